@@ -1,0 +1,3 @@
+from attention.backends.decision import Decision, DeviceFacts
+
+__all__ = ["Decision", "DeviceFacts"]

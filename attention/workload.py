@@ -1,0 +1,171 @@
+"""What one attention call is: shape, dtype, mask, backend and seed, checked on construction.
+
+Nothing here imports torch, so that a form or a command line can validate before any device work.
+Layout at every public door is ``[batch_size, num_heads, seq_len, head_dim]``.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class DType(StrEnum):
+    FLOAT64 = "float64"
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element."""
+        return {"float64": 8, "float32": 4}.get(self.value, 2)
+
+
+class Direction(StrEnum):
+    FORWARD = "forward"
+
+
+class Layout(StrEnum):
+    CONTIGUOUS = "contiguous"
+
+
+class MaskForm(StrEnum):
+    """How the mask reaches the call; it decides which backends are eligible."""
+
+    AUTO = "auto"
+    IS_CAUSAL = "is_causal"
+    BOOL = "bool"
+    ADDITIVE = "additive"
+
+
+Scalar = str | int | float
+
+# Wide enough for any published model, small enough that element counts stay far from 2**63.
+SIZE_LIMITS = {
+    "batch_size": 65_536,
+    "num_heads": 1_024,
+    "kv_heads": 1_024,
+    "seq_len_q": 1_048_576,
+    "seq_len_kv": 1_048_576,
+    "head_dim": 1_024,
+    "head_dim_v": 1_024,
+}
+SEED_LIMIT = 2**63 - 1
+
+
+class InvalidWorkload(ValueError):
+    """Bad input: the field, its value, what is wrong and what to do instead."""
+
+    def __init__(self, field: str, value: object, problem: str, remedy: str) -> None:
+        self.field = field
+        self.value = value
+        self.problem = problem
+        self.remedy = remedy
+        shown = value if isinstance(value, int | float) and not isinstance(value, bool) else repr(value)
+        super().__init__(f"{field}={shown} {problem}; {remedy}.")
+
+    def __reduce__(self) -> tuple[type["InvalidWorkload"], tuple[str, object, str, str]]:
+        return type(self), (self.field, self.value, self.problem, self.remedy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskSpec:
+    """A mask by name, its parameters, and the form in which the call receives it."""
+
+    name: str = "none"
+    parameters: dict[str, Scalar] = field(default_factory=dict)
+    form: MaskForm = MaskForm.AUTO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """One attention call. The defaults are the tutorial's case.
+
+    ``head_dim_v`` None means ``head_dim``; ``scale`` None means 1/sqrt(head_dim).
+
+    Raises:
+        InvalidWorkload: a size is out of bounds or two fields contradict each other.
+    """
+
+    backend: str = "sdpa_auto"
+    mask: MaskSpec = field(default_factory=lambda: MaskSpec(name="causal"))
+    batch_size: int = 8
+    num_heads: int = 16
+    kv_heads: int = 16
+    seq_len_q: int = 1024
+    seq_len_kv: int = 1024
+    head_dim: int = 64
+    head_dim_v: int | None = None
+    dtype: DType = DType.BFLOAT16
+    direction: Direction = Direction.FORWARD
+    layout: Layout = Layout.CONTIGUOUS
+    dropout_p: float = 0.0
+    scale: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, limit in SIZE_LIMITS.items():
+            value = getattr(self, name)
+            if name == "head_dim_v" and value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise InvalidWorkload(name, value, "is not a whole number", f"choose 1 to {limit}")
+            if not 1 <= value <= limit:
+                raise InvalidWorkload(name, value, "is out of range", f"choose 1 to {limit}")
+        if self.num_heads % self.kv_heads:
+            divisors = [n for n in range(1, self.num_heads + 1) if self.num_heads % n == 0]
+            raise InvalidWorkload(
+                "kv_heads",
+                self.kv_heads,
+                f"does not divide num_heads={self.num_heads}",
+                f"choose {_either(divisors)}",
+            )
+        if not 0 <= self.seed <= SEED_LIMIT:
+            raise InvalidWorkload("seed", self.seed, "is out of range", f"choose 0 to {SEED_LIMIT}")
+        if self.dropout_p != 0.0:
+            # Random zeros make every delta meaningless, and SDPA applies dropout in eval mode too.
+            raise InvalidWorkload(
+                "dropout_p", self.dropout_p, "would make the outputs random", "choose 0.0: correctness is checked"
+            )
+        if self.scale is not None and not (math.isfinite(self.scale) and self.scale > 0):
+            raise InvalidWorkload("scale", self.scale, "is not a positive number", "leave it out for 1/sqrt(head_dim)")
+
+    @property
+    def value_dim(self) -> int:
+        """Head dimension of value and output."""
+        return self.head_dim if self.head_dim_v is None else self.head_dim_v
+
+    @property
+    def softmax_scale(self) -> float:
+        return self.head_dim**-0.5 if self.scale is None else self.scale
+
+    @property
+    def score_count(self) -> int:
+        """Elements of the score matrix ``[batch_size, num_heads, seq_len_q, seq_len_kv]``."""
+        return self.batch_size * self.num_heads * self.seq_len_q * self.seq_len_kv
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain values that ``validation.parse_workload`` reads back to an equal workload."""
+        return asdict(self)
+
+    def describe(self) -> str:
+        """One short line, in the field's shorthand: ``B8 H16 S1024 D64 bfloat16 causal``."""
+        heads = f"H{self.num_heads}" + (f"/{self.kv_heads}" if self.kv_heads != self.num_heads else "")
+        lengths = f"S{self.seq_len_q}" + (f"×{self.seq_len_kv}" if self.seq_len_kv != self.seq_len_q else "")
+        dims = f"D{self.head_dim}" + (f"/{self.value_dim}" if self.value_dim != self.head_dim else "")
+        return f"B{self.batch_size} {heads} {lengths} {dims} {self.dtype} {self.mask.name}"
+
+
+def _either(values: list[int]) -> str:
+    if len(values) == 1:
+        return str(values[0])
+    return ", ".join(map(str, values[:-1])) + f" or {values[-1]}"
+
+
+def read_mapping(value: object, field: str) -> Mapping[str, object]:
+    """``value`` as a JSON object, or an InvalidWorkload that says it is not one."""
+    if not isinstance(value, Mapping):
+        raise InvalidWorkload(field, value, "is not an object", "give a JSON object with named fields")
+    return value

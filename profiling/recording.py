@@ -1,0 +1,222 @@
+"""What leaves the GPU process: one plain, picklable Recording for one workload.
+
+A partial recording is valid: a failed stage leaves a Failure and everything before it stands.
+"""
+
+import gzip
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+from attention.backends import Decision
+from attention.workload import Workload
+
+FORMAT_VERSION = 1
+
+# In the order in which they run; the page names them while they do.
+Stage = Literal[
+    "queue", "environment", "inputs", "decisions", "first_call", "warmup", "timing", "memory", "profile", "correctness"
+]
+FailureKind = Literal[
+    "refused",  # the pinned backend cannot run this workload: a result, not a fault
+    "out_of_memory",
+    "invalid",  # the workload does not fit this device
+    "stopped",  # the visitor pressed Stop
+    "timeout",
+    "crashed",  # the process that owns the GPU died
+    "quota",
+    "unavailable",  # a feature this torch build or machine lacks
+    "error",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A stage that did not finish: what happened, in whose words, and what to do."""
+
+    stage: Stage
+    kind: FailureKind
+    message: str
+    hint: str
+    sticky: bool = False  # the CUDA context is lost; the process must not be used again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One step of a run, as it happens. ``done`` of ``total`` counts stages over all workloads."""
+
+    stage: Stage
+    workload_index: int
+    workload_count: int
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Steps of ``torch.profiler.schedule``; only the active ones are in the trace."""
+
+    wait: int = 1
+    warmup: int = 1
+    active: int = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """The machine, taken in the process that runs the workload. None: could not be read."""
+
+    device: Literal["cpu", "cuda"]
+    device_name: str
+    compute_capability: tuple[int, int] | None = None
+    sm_count: int | None = None
+    total_memory_bytes: int | None = None
+    free_memory_bytes: int | None = None
+    mig: bool | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    torch: str = ""
+    triton: str | None = None
+    python: str = ""
+    platform: str = ""
+    cpu_count: int = 0
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    flags: dict[str, bool | str] = field(default_factory=dict)
+    on_zero_gpu: bool = False
+    app_revision: str | None = None
+    captured_at: str = ""  # UTC, ISO 8601
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """Raw durations of one clock. ``method`` says how they were taken; ``l2`` only for device time."""
+
+    samples_ns: tuple[int, ...]
+    method: str
+    l2: Literal["warm", "flushed"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """Where the run's seconds went: one stage and its wall time in the GPU process."""
+
+    stage: Stage
+    wall_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """The un-profiled clocks. None: the clock does not exist on this device or did not run."""
+
+    device: Samples | None = None
+    submission: Samples | None = None
+    wall: Samples | None = None
+    first_call_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Device bytes of one un-profiled call. None: the device keeps no such count."""
+
+    peak_bytes: int | None
+    inputs_bytes: int
+    output_bytes: int
+    materialized_bytes: int | None  # peak minus inputs, mask and output: what the call allocated besides its result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceSample:
+    """One element of the float64 reference, so that a replay can check its own reference first."""
+
+    index: tuple[int, ...]
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """One tensor against its float64 reference, both from the same rounded inputs."""
+
+    tensor: str
+    max_abs_error: float | None  # None: no finite element to compare
+    rms_error: float | None
+    error_budget: float | None  # None: not judged
+    budget_basis: str
+    within_budget: bool | None
+    nan_count: int
+    inf_count: int
+    worst_index: tuple[int, ...] | None
+    worst_value: float | None
+    worst_reference: float | None
+    dead_rows: int  # rows that may attend to nothing
+    reference: str
+    reference_samples: tuple[ReferenceSample, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedWarning:
+    stage: Stage
+    category: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """One workload on one machine. ``workload`` None: a trace that someone brought themselves."""
+
+    format_version: int = FORMAT_VERSION
+    workload: Workload | None = None
+    environment: Environment | None = None
+    decisions: tuple[Decision, ...] = ()
+    schedule: Schedule | None = None
+    label: str = "attn_fwd"  # the record_function label around each step's call
+    latency: Latency = field(default_factory=Latency)
+    memory: Memory | None = None
+    correctness: tuple[Delta, ...] = ()
+    inputs_fingerprint: dict[str, int] = field(default_factory=dict)  # tensor -> sum of its bit patterns
+    warnings: tuple[CapturedWarning, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    ledger: tuple[LedgerEntry, ...] = ()
+    gpu_seconds: float | None = None  # how long this workload held the GPU, wall
+    trace_gz: bytes | None = None  # exactly as the profiler wrote it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """One GPU entry. ``depth``: only the machine, also the refusals, or the whole recording."""
+
+    workloads: tuple[Workload, ...]
+    depth: Literal["environment", "check", "record"] = "record"
+    schedule: Schedule = field(default_factory=Schedule)
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+
+
+# The one interface between the page or command line and whatever owns the GPU. Closing the iterator stops the run.
+# Failures travel inside recordings; an implementation raises only for faults of its own.
+Recorder = Callable[[RunRequest], Iterator[Progress | Recording]]
+
+
+@cache
+def _adapter() -> Any:
+    # Imported late: `check --help` must answer without it.
+    from pydantic import ConfigDict, TypeAdapter, with_config
+
+    with_config(ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))(Recording)
+    return TypeAdapter(Recording)
+
+
+def write_recording(recording: Recording) -> bytes:
+    """The recording as gzipped JSON; equal recordings give equal bytes."""
+    return gzip.compress(_adapter().dump_json(recording), mtime=0)
+
+
+def parse_recording(data: bytes) -> Recording:
+    """The recording that ``write_recording`` wrote.
+
+    Raises:
+        ValueError: not a recording of this format.
+    """
+    recording = _adapter().validate_json(gzip.decompress(data))
+    assert isinstance(recording, Recording)
+    return recording
