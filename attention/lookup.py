@@ -22,8 +22,18 @@ def find(name: str, catalogue: Iterable[EntryT], *, field: str) -> EntryT:
         InvalidWorkload: no entry has this slug; the message lists the valid ones and the nearest.
     """
     entries = {entry.slug: entry for entry in catalogue}
-    if name in entries:
-        return entries[name]
-    nearest = get_close_matches(name, entries, n=1)
-    remedy = f"did you mean {nearest[0]!r}? " if nearest else ""
-    raise InvalidWorkload(field, name, "is not known", f"{remedy}choose one of {', '.join(entries)}")
+    return entries[find_name(name, entries, field=field)]
+
+
+def find_name(name: object, names: Iterable[str], *, field: str) -> str:
+    """``name`` itself where it is one of ``names``.
+
+    Raises:
+        InvalidWorkload: it is not; the message lists the valid ones and the nearest.
+    """
+    valid = tuple(names)
+    if isinstance(name, str) and name in valid:
+        return str(name)
+    nearest = get_close_matches(str(name), valid, n=1)
+    remedy = f"did you mean {nearest[0]}? choose" if nearest else "choose"
+    raise InvalidWorkload(field, name, "is not known", f"{remedy} one of {', '.join(valid)}")

@@ -16,7 +16,7 @@ FORMAT_VERSION = 1
 
 # In the order in which they run; the page names them while they do.
 Stage = Literal[
-    "queue", "environment", "inputs", "decisions", "first_call", "warmup", "timing", "memory", "profile", "correctness"
+    "queue", "environment", "inputs", "first_call", "decisions", "warmup", "timing", "memory", "profile", "correctness"
 ]
 FailureKind = Literal[
     "refused",  # the pinned backend cannot run this workload: a result, not a fault

@@ -1,3 +1,18 @@
-from attention.backends.decision import Decision, DeviceFacts
+"""Every backend of the catalogue, in the order in which the page lists them."""
 
-__all__ = ["Decision", "DeviceFacts"]
+from attention.backends.backend import Backend
+from attention.backends.decision import Decision, DeviceFacts
+from attention.backends.naive import NAIVE, NAIVE_INPLACE
+from attention.backends.sdpa import SDPA_AUTO, SDPA_CUDNN, SDPA_EFFICIENT, SDPA_FLASH, SDPA_MATH
+
+BACKENDS: tuple[Backend, ...] = (
+    NAIVE,
+    NAIVE_INPLACE,
+    SDPA_AUTO,
+    SDPA_MATH,
+    SDPA_FLASH,
+    SDPA_EFFICIENT,
+    SDPA_CUDNN,
+)
+
+__all__ = ["BACKENDS", "Backend", "Decision", "DeviceFacts"]

@@ -13,6 +13,7 @@ class Decision:
     ``reason`` names both sides in one line: what the backend needs and what this workload is.
     ``raw_message`` is PyTorch's own text, whole; empty when nothing was said.
     ``unlocked_by`` lists single-variable changes that were tried and worked.
+    ``selects``: for a selector, the slug of the backend that it picks.
     """
 
     backend: str
@@ -21,6 +22,7 @@ class Decision:
     raw_message: str = ""
     unlocked_by: tuple[str, ...] = ()
     basis: Literal["rule", "probe"] = "rule"
+    selects: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

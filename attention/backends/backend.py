@@ -1,0 +1,41 @@
+"""What a backend is: a rule that says whether it takes a workload, and a way to build the call."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from attention.backends.decision import Decision, DeviceFacts
+from attention.workload import Workload
+
+if TYPE_CHECKING:
+    import torch
+
+    from attention.inputs import Inputs
+
+    AttentionCall = Callable[[], torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """One way to compute attention.
+
+    ``families``: what the trace may show when the choice was honoured (see ObservedBackend.family).
+    ``selects``: the call picks among other backends itself, so its Decision names the one it picks.
+    ``check``: the verdict by rule, with every fact of the device as an argument; never imports torch.
+    ``build``: a context in which the returned call runs this backend; it holds the pin, so that entering
+    it costs nothing per call. The call returns the output ``[batch_size, num_heads, seq_len_q, value_dim]``.
+    ``score_matrices`` and ``score_itemsize``: score matrices alive at the peak and bytes an element
+    (None: the workload's dtype), measured; 0 for kernels that never write the matrix.
+    """
+
+    slug: str
+    title: str
+    source: str
+    families: tuple[str, ...]
+    check: Callable[[Workload, DeviceFacts], Decision]
+    build: Callable[[Workload, "Inputs"], AbstractContextManager["AttentionCall"]]
+    takes_dense_mask: bool = False  # is_causal reaches it as a bool tensor
+    selects: bool = False
+    score_matrices: float = 0.0
+    score_itemsize: int | None = None

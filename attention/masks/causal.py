@@ -1,0 +1,88 @@
+"""Causal: a query attends to no key after its own position, counted from a corner of the score matrix.
+
+The corner matters when seq_len_q differs from seq_len_kv: SDPA's ``is_causal`` starts at the upper left,
+flash-attn (since 2.1) and decoding with a key/value cache at the lower right.
+"""
+
+from typing import Any
+
+from attention.masks.mask import Mask, MaskMod, MaskParameter
+from attention.workload import InvalidWorkload, MaskForm, Workload
+
+UPPER_LEFT = "upper_left"
+LOWER_RIGHT = "lower_right"
+
+
+def _offset(workload: Workload) -> int:
+    """Key index minus query index on the last allowed diagonal."""
+    if workload.mask.parameters.get("alignment", UPPER_LEFT) == LOWER_RIGHT:
+        return workload.seq_len_kv - workload.seq_len_q
+    return 0
+
+
+def _build_mod(workload: Workload) -> MaskMod:
+    offset = _offset(workload)
+
+    def causal_mod(batch: Any, head: Any, q_idx: Any, kv_idx: Any) -> Any:
+        return kv_idx <= q_idx + offset
+
+    return causal_mod
+
+
+def _count_allowed(workload: Workload) -> int:
+    """Row q allows ``clamp(q + offset + 1, 0, seq_len_kv)`` keys; summed without a loop."""
+    offset, rows, keys = _offset(workload), workload.seq_len_q, workload.seq_len_kv
+    first = max(0, -offset)  # first row with an allowed key
+    full = min(rows, max(first, keys - offset))  # first row that allows every key
+    growing = full - first
+    smallest = first + offset + 1
+    return growing * smallest + growing * (growing - 1) // 2 + (rows - full) * keys
+
+
+def _count_dead_rows(workload: Workload) -> int:
+    return min(workload.seq_len_q, max(0, -_offset(workload)))
+
+
+def _resolve_form(workload: Workload) -> MaskForm:
+    if workload.mask.form is not MaskForm.AUTO:
+        return workload.mask.form
+    return MaskForm.IS_CAUSAL if _offset(workload) == 0 else MaskForm.BOOL
+
+
+def _check(workload: Workload) -> None:
+    lengths = f"seq_len_q={workload.seq_len_q} and seq_len_kv={workload.seq_len_kv}"
+    alignment = workload.mask.parameters.get("alignment")
+    if workload.seq_len_q != workload.seq_len_kv and alignment is None:
+        raise InvalidWorkload(
+            "mask_alignment",
+            None,
+            f"leaves the causal corner open for {lengths}",
+            f"choose {UPPER_LEFT} (SDPA's is_causal) or {LOWER_RIGHT} (decoding, flash-attn)",
+        )
+    if workload.mask.form is MaskForm.IS_CAUSAL and _offset(workload) != 0:
+        raise InvalidWorkload(
+            "mask_form",
+            workload.mask.form.value,
+            f"means {UPPER_LEFT} in SDPA, and mask_alignment is {alignment} with {lengths}",
+            "choose bool or additive",
+        )
+
+
+CAUSAL = Mask(
+    slug="causal",
+    title="causal: no key after the query's own position",
+    source="torch.nn.attention.bias.CausalVariant; is_causal of scaled_dot_product_attention is upper left",
+    parameters=(
+        MaskParameter(
+            name="alignment",
+            choices=(UPPER_LEFT, LOWER_RIGHT),
+            default=None,
+            help="corner of the score matrix where the diagonal starts; required when the lengths differ",
+        ),
+    ),
+    build_mod=_build_mod,
+    count_allowed=_count_allowed,
+    count_dead_rows=_count_dead_rows,
+    resolve_form=_resolve_form,
+    check=_check,
+)

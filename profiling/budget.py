@@ -1,0 +1,167 @@
+"""How long a run will hold the GPU, estimated before it starts.
+
+A sum of fixed allowances, a first-call allowance by backend, and the calls and the reference, which grow with the
+shape. The page shows the estimate, and ZeroGPU reserves by it, so it leans to the high side.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from attention.workload import DType, Workload
+from profiling.recording import Environment, RunRequest, Schedule
+from profiling.timing import CLOCK_LIMIT_S, CPU_CLOCK_LIMIT_S, SAMPLES_LEAST, SAMPLES_MOST
+
+Depth = Literal["environment", "check", "record"]
+
+# Reading the device, versions and flags, once a run.
+ENVIRONMENT_S = 0.1
+# Inputs, and asking each SDPA backend for its refusal: 0.03 to 0.15 s on two CPU cores.
+DECISIONS_S = 0.15
+# Profiler start and stop, and writing, reading and compressing the trace: a whole run of a shape too small to
+# matter takes 0.15 to 0.4 s on two CPU cores, its decisions included.
+PROFILE_S = 0.2
+# First call of a backend in a CUDA process, measured on an H200 with torch 2.11: cuBLAS handles for naive (218 ms)
+# and math (127 ms), loading one kernel for flash (13 ms), building a plan for cuDNN (682 ms), which auto may choose.
+CUDA_FIRST_CALL_S = {
+    "naive": 0.22,
+    "naive_inplace": 0.22,
+    "sdpa_math": 0.13,
+    "sdpa_flash": 0.02,
+    "sdpa_efficient": 0.05,
+    "sdpa_cudnn": 0.7,
+    "sdpa_auto": 0.7,
+}
+SLOWEST_FIRST_CALL_S = max(CUDA_FIRST_CALL_S.values())
+# Calls outside the schedule and the clocks: one first, three to warm up, two before a graph's capture, one for
+# memory, one whose output is judged, and the independent naive call that its error budget comes from.
+OTHER_CALLS = 9
+# How often a materialising call passes over its score matrix. Fitted to an H200 at 134 M scores: naive in bfloat16
+# takes 1.06 ms, math, which computes in float32, 2.63 ms.
+NAIVE_SCORE_PASSES = 10
+MATH_SCORE_PASSES = 12
+# Of the float64 reference: products, scale, mask, softmax and the comparison, each reading and writing.
+REFERENCE_SCORE_PASSES = 10
+
+# A worker forked for a first call on ZeroGPU: fork, CUDA context and first profile took 5.2 s on an H200.
+ZERO_GPU_COLD_START_S = 5.2
+# Reserved seconds that run out abort the run; unused ones cost the visitor nothing but a stricter quota check.
+ZERO_GPU_MARGIN = 1.5
+# A duration of a day or more would lose its days: the scheduler's client sends ``timedelta.seconds``.
+ZERO_GPU_LONGEST_S = 86_399
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rates:
+    """What an attention call reaches, well under the device's peaks; FLOP/s by element type, bytes/s."""
+
+    half: float
+    single: float
+    double: float
+    bytes_per_s: float
+
+
+# A third or less of the published peaks. H200: bfloat16 989, float32 67, float64 34 TFLOP/s, 4.8 TB/s.
+_DATA_CENTER = _Rates(half=150e12, single=20e12, double=10e12, bytes_per_s=1.5e12)
+# Half a RTX PRO 6000 Blackwell, as ZeroGPU slices it. The whole: bfloat16 500, float32 125 TFLOP/s, float64 1/64 of
+# that, 1.8 TB/s.
+_WORKSTATION = _Rates(half=60e12, single=15e12, double=0.5e12, bytes_per_s=0.5e12)
+# One core with AVX2; two reach 85 to 130 GFLOP/s in the flash path and move 13 GB/s in a softmax over scores.
+_CPU_CORE = _Rates(half=40e9, single=40e9, double=20e9, bytes_per_s=6e9)
+# Compute capabilities whose float64 units run at half the float32 rate.
+_FULL_FLOAT64 = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
+
+
+def estimate_gpu_seconds(
+    workloads: Iterable[Workload],
+    environment: Environment | None,
+    *,
+    depth: Depth = "record",
+    schedule: Schedule | None = None,
+) -> float:
+    """Seconds that one entry with these workloads holds the device, in a process that is already warm.
+
+    ``environment`` None: the device is not known yet; the slowest GPU that the app is hosted on is assumed.
+    """
+    seconds = ENVIRONMENT_S
+    if depth == "environment":
+        return seconds
+    for workload in workloads:
+        seconds += DECISIONS_S
+        if depth == "record":
+            seconds += _record_seconds(workload, environment, schedule or Schedule())
+    return seconds
+
+
+def zero_gpu_duration(request: RunRequest, *args: object, **kwargs: object) -> int:
+    """Whole seconds to reserve on ZeroGPU for ``request``; called with all the arguments of the GPU function."""
+    seconds = estimate_gpu_seconds(request.workloads, None, depth=request.depth, schedule=request.schedule)
+    return min(math.ceil(ZERO_GPU_COLD_START_S + ZERO_GPU_MARGIN * seconds), ZERO_GPU_LONGEST_S)
+
+
+def _record_seconds(workload: Workload, environment: Environment | None, schedule: Schedule) -> float:
+    on_cpu = environment is not None and environment.device == "cpu"
+    rates = _rates(environment)
+    call_s = _call_seconds(workload, rates)
+    calls = OTHER_CALLS + schedule.wait + schedule.warmup + schedule.active
+    # One clock around the call on a CPU; on a GPU one pass for submission and wall, one of graph replays.
+    clocks_s = _clock_seconds(call_s, CPU_CLOCK_LIMIT_S) if on_cpu else 2 * _clock_seconds(call_s, CLOCK_LIMIT_S)
+    first_call_s = 0.0 if on_cpu else CUDA_FIRST_CALL_S.get(workload.backend, SLOWEST_FIRST_CALL_S)
+    return PROFILE_S + first_call_s + calls * call_s + clocks_s + _reference_seconds(workload, rates)
+
+
+def _clock_seconds(call_s: float, limit_s: float) -> float:
+    """A clock takes all its samples, or stops at its limit once it has the fewest that a quartile needs."""
+    return min(SAMPLES_MOST * call_s, max(limit_s, SAMPLES_LEAST * call_s))
+
+
+def _call_seconds(workload: Workload, rates: _Rates) -> float:
+    itemsize = workload.dtype.itemsize
+    score_bytes = 0
+    if workload.backend.startswith("naive"):
+        score_bytes = NAIVE_SCORE_PASSES * itemsize * workload.score_count
+    elif _takes_math(workload):
+        itemsize = max(itemsize, DType.FLOAT32.itemsize)  # math raises half precision to float32
+        score_bytes = MATH_SCORE_PASSES * itemsize * workload.score_count
+    flops_per_s = {2: rates.half, 4: rates.single, 8: rates.double}[itemsize]
+    return _dense_flops(workload) / flops_per_s + (_tensor_bytes(workload, itemsize) + score_bytes) / rates.bytes_per_s
+
+
+def _takes_math(workload: Workload) -> bool:
+    # No fused backend takes float64, so auto lands on math.
+    return workload.backend == "sdpa_math" or (workload.backend == "sdpa_auto" and workload.dtype is DType.FLOAT64)
+
+
+def _reference_seconds(workload: Workload, rates: _Rates) -> float:
+    itemsize = DType.FLOAT64.itemsize
+    moved = _tensor_bytes(workload, itemsize) + REFERENCE_SCORE_PASSES * itemsize * workload.score_count
+    return _dense_flops(workload) / rates.double + moved / rates.bytes_per_s
+
+
+def _dense_flops(workload: Workload) -> int:
+    """FLOPs of both products over the whole score matrix: an upper bound, since no mask is taken off."""
+    return 2 * workload.score_count * (workload.head_dim + workload.value_dim)
+
+
+def _tensor_bytes(workload: Workload, itemsize: int) -> int:
+    """Bytes of query, key, value and output together."""
+    query_and_output = workload.num_heads * workload.seq_len_q
+    key_and_value = workload.kv_heads * workload.seq_len_kv
+    return (
+        itemsize * workload.batch_size * (query_and_output + key_and_value) * (workload.head_dim + workload.value_dim)
+    )
+
+
+def _rates(environment: Environment | None) -> _Rates:
+    if environment is None:
+        return _WORKSTATION
+    if environment.device == "cuda":
+        return _DATA_CENTER if environment.compute_capability in _FULL_FLOAT64 else _WORKSTATION
+    cores = max(1, environment.cpu_count)
+    return _Rates(
+        half=cores * _CPU_CORE.half,
+        single=cores * _CPU_CORE.single,
+        double=cores * _CPU_CORE.double,
+        bytes_per_s=cores * _CPU_CORE.bytes_per_s,
+    )

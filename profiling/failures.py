@@ -1,0 +1,61 @@
+"""What went wrong, as data: an exception of a stage becomes a Failure with its kind and a hint."""
+
+from attention.backends import Decision
+from attention.workload import InvalidWorkload
+from profiling.recording import Failure, Stage
+
+# How a pinned backend that cannot run says so. Source: aten/src/ATen/native/transformers/{attention.cpp,
+# cuda/attention.cu, cuda/sdp_utils.cpp}; "No viable backend" is the CPU's word.
+REFUSALS = ("no available kernel", "no viable backend", "invalid backend")
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether this error is a backend's refusal, which is a result and no fault."""
+    import torch
+
+    return not isinstance(error, torch.OutOfMemoryError) and any(word in str(error).lower() for word in REFUSALS)
+
+
+def build_refusal(decision: Decision) -> Failure:
+    """A pinned backend that cannot run: a result, told in the decision's own reason."""
+    reason = decision.reason.strip().rstrip(".")
+    return Failure(
+        stage="first_call",
+        kind="refused",
+        message=f"{decision.backend} did not run. {reason[:1].upper()}{reason[1:]}.",
+        hint="Change one variable, or choose a backend that accepted this call.",
+    )
+
+
+def build_failure(stage: Stage, error: Exception) -> Failure:
+    import torch
+
+    if isinstance(error, InvalidWorkload):
+        return Failure(stage=stage, kind="invalid", message=str(error), hint=error.remedy)
+    message = f"{type(error).__name__}: {error}"
+    text = str(error).lower()
+    if (
+        isinstance(error, torch.OutOfMemoryError | MemoryError)
+        or "not enough memory" in text
+        or "can't allocate" in text
+    ):
+        hint = "Lower batch_size or the sequence lengths, or choose a fused backend. The next run starts clean."
+        return Failure(stage=stage, kind="out_of_memory", message=message, hint=hint)
+    if is_sticky(error):
+        hint = "The GPU context was lost with this error; the GPU process is replaced and the next run starts clean."
+        return Failure(stage=stage, kind="crashed", message=message, hint=hint, sticky=True)
+    hint = "What was recorded before this stage stands. Try another backend or a smaller shape."
+    return Failure(stage=stage, kind="error", message=message, hint=hint)
+
+
+def is_sticky(error: BaseException) -> bool:
+    """Whether the CUDA context is lost with this error, so that the process must not be used again."""
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError) or not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False

@@ -1,0 +1,53 @@
+"""Did anything run on a device at all? Without device items every number is the CPU's."""
+
+from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, Rule
+from profiling.format import format_count, format_duration
+from profiling.report_schema import Evidence, Report
+from profiling.trace.events import Trace
+
+SHOWN_OPERATORS = 3
+
+
+def _judge(report: Report, trace: Trace | None) -> Outcome:
+    if trace is None:
+        return NotEvaluated(reason="No trace was recorded.")
+    if trace.device_items:
+        return Clear(explanation=f"{format_count(len(trace.device_items))} device items were recorded.")
+    device = report.environment.device if report.environment else None
+    launches = tuple(call for call in trace.launches if call.launches_work)
+    if device == "cuda" or launches:
+        return Fired(
+            severity="error",
+            explanation=(
+                f"No device item was recorded, though {format_count(len(launches))} launches were: "
+                "the profiler did not see the GPU, so nothing here says what ran on it."
+            ),
+            evidence=tuple(Evidence(text=f"launch {call.name} without a device item") for call in launches[:1]),
+            advice="Check that the profiler may use CUPTI in this process (driver, permissions), then record again.",
+        )
+    busiest = sorted(report.operators, key=lambda operator: -operator.self_cpu_time_ns)[:SHOWN_OPERATORS]
+    shown = {operator.name for operator in busiest}
+    total_ns = sum(operator.self_cpu_time_ns for operator in report.operators)
+    return Fired(
+        severity="info",
+        explanation=(
+            f"No device item was recorded: this ran on the CPU, {format_duration(total_ns)} of self CPU time "
+            f"in {format_count(report.steps_recorded)} recorded steps."
+        ),
+        evidence=tuple(
+            Evidence(
+                text=f"{operator.name}: {format_duration(operator.self_cpu_time_ns)} self CPU time",
+                operators=tuple(op.index for op in trace.operators if op.name == operator.name and op.name in shown),
+            )
+            for operator in busiest
+        ),
+        advice="Read the operators instead of the kernels; run on a GPU to see kernels.",
+    )
+
+
+RULE = Rule(
+    slug="device_activity",
+    title="Work on the CPU",
+    source="Device items and launches of the trace.",
+    judge=_judge,
+)

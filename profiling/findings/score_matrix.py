@@ -1,0 +1,73 @@
+"""Is the score matrix written to memory? Fused kernels keep it on chip; composed ones write and re-read it."""
+
+from attention.workload import Workload
+from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, Rule
+from profiling.format import format_bytes, format_ratio
+from profiling.observed import COMPOSED_FAMILIES
+from profiling.report_schema import Cost, Evidence, Report
+from profiling.trace.events import Trace
+
+# The caching allocator rounds a request up to 2 MiB segments, so a peak below two of them shows no tensor for sure.
+# Source: PyTorch, c10/cuda/CUDACachingAllocator (kSmallBuffer = 2 MiB).
+SMALLEST_VISIBLE_BYTES = 4 * 2**20
+
+
+def _judge(report: Report, trace: Trace | None) -> Outcome:
+    if report.workload is None or report.cost is None:
+        return NotEvaluated(reason="The shape is not known from a trace alone, so the score matrix has no size.")
+    observed = report.observed_backend
+    allocated = report.memory.materialized_bytes if report.memory else None
+    matrix = report.cost.score_matrix_bytes
+    if observed is not None and observed.confidence != "unknown":
+        if observed.family in COMPOSED_FAMILIES:
+            return _fired(report, report.workload, report.cost, allocated)
+        besides = f" The call allocated {format_bytes(allocated)} besides its output." if allocated is not None else ""
+        return Clear(
+            explanation=(
+                f"{observed.family} keeps the score matrix on chip; a copy would take {format_bytes(matrix)}.{besides}"
+            )
+        )
+    if allocated is None:
+        return NotEvaluated(reason="Neither the backend that ran nor the memory of the call is known.")
+    if matrix < SMALLEST_VISIBLE_BYTES:
+        return NotEvaluated(
+            reason=f"One score matrix takes {format_bytes(matrix)}, too little to tell from the allocator's rounding."
+        )
+    if allocated >= matrix:
+        return _fired(report, report.workload, report.cost, allocated)
+    return Clear(
+        explanation=(
+            f"The call allocated {format_bytes(allocated)} besides its output, less than one score matrix "
+            f"({format_bytes(matrix)})."
+        )
+    )
+
+
+def _fired(report: Report, workload: Workload, cost: Cost, allocated: int | None) -> Outcome:
+    # Where the matrix is smaller than the inputs and output together, its traffic does not decide the run.
+    outweighs = cost.score_matrix_bytes > cost.bytes_min
+    matrix = format_bytes(cost.score_matrix_bytes)
+    shape = f"[{workload.batch_size}, {workload.num_heads}, {workload.seq_len_q}, {workload.seq_len_kv}]"
+    measured = f" The call allocated {format_bytes(allocated)} besides its output." if allocated is not None else ""
+    ratio = format_ratio(cost.score_matrix_bytes / cost.bytes_min)
+    names = report.observed_backend.evidence if report.observed_backend else ()
+    return Fired(
+        severity="warning" if outweighs else "info",
+        explanation=(
+            f"The score matrix {shape} is written to memory: {matrix} a copy in {workload.dtype}, {ratio} "
+            f"query, key, value and output together.{measured}"
+        ),
+        evidence=(
+            *(Evidence(text=text) for text in names),
+            Evidence(text=f"score matrix {matrix}, inputs and output {format_bytes(cost.bytes_min)}"),
+        ),
+        advice="A fused backend (flash, efficient, cuDNN) computes the same without it; see which of them accept this.",
+    )
+
+
+RULE = Rule(
+    slug="score_matrix",
+    title="Score matrix in memory",
+    source="batch_size × num_heads × seq_len_q × seq_len_kv elements; FlashAttention (arXiv:2205.14135) avoids them.",
+    judge=_judge,
+)

@@ -1,0 +1,47 @@
+"""The machine of a report in words: one line, or every fact with its unit."""
+
+from dataclasses import fields
+
+from profiling.format import NOT_RECORDED, format_bytes, format_count, format_quantity
+from profiling.recording import Environment
+
+
+def describe_machine(environment: Environment | None) -> str:
+    """``NVIDIA H200 · torch 2.11.0+cu130 · CUDA 13.0 · cuDNN 9.19.0 · 2026-11-29T10:00:00+00:00``."""
+    if environment is None:
+        return f"machine {NOT_RECORDED}"
+    parts = (
+        environment.device_name,
+        f"torch {environment.torch}" if environment.torch else "",
+        f"CUDA {environment.cuda}" if environment.cuda else "",
+        f"cuDNN {environment.cudnn}" if environment.cudnn else "",
+        environment.captured_at,
+    )
+    return " · ".join(part for part in parts if part)
+
+
+def describe_environment(environment: Environment) -> tuple[tuple[str, str], ...]:
+    """Label and value of every fact, in the type's order; a flag is a fact of its own."""
+    facts: list[tuple[str, str]] = []
+    for field in fields(environment):
+        value = getattr(environment, field.name)
+        if isinstance(value, dict):
+            facts += [(f"flag {name}", _words(name, setting)) for name, setting in value.items()]
+        else:
+            label = field.name.removesuffix("_bytes").removesuffix("_mhz").replace("_", " ")
+            facts.append((label, _words(field.name, value)))
+    return tuple(facts)
+
+
+def _words(name: str, value: object) -> str:
+    if value is None or value == "":
+        return NOT_RECORDED
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ".".join(map(str, value))
+    if isinstance(value, int):
+        if name.endswith("_bytes"):
+            return format_bytes(value)
+        return format_quantity(value, "MHz") if name.endswith("_mhz") else format_count(value)
+    return str(value)

@@ -1,0 +1,151 @@
+"""Which attention implementation a trace shows, from operator and kernel names, with the names as evidence.
+
+What was asked for plays no part here: the answer comes from what ran.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import TypeVar
+
+from attention.backends import BACKENDS
+from attention.workload import Workload
+from profiling.report_schema import ObservedBackend
+from profiling.trace.events import DeviceItem, Operator, Trace
+
+# These write the score matrix to memory; the others keep it on chip.
+COMPOSED_FAMILIES = frozenset({"naive", "naive_inplace", "math"})
+NAIVE_FAMILIES = frozenset({"naive", "naive_inplace"})
+
+# Operator names. Source: PyTorch, aten/src/ATen/native/native_functions.yaml (2.8 to 2.14); the CUDA trace of each
+# backend holds the outer name, and on a CPU flash carries its own suffix. FlexAttention names its compiled template.
+_FUSED_OPERATORS = (
+    (re.compile(r"aten::_scaled_dot_product_cudnn_attention\b|aten::_cudnn_attention_forward\b"), "cudnn"),
+    (
+        re.compile(
+            r"aten::_scaled_dot_product_flash_attention(_for_cpu)?\b|aten::_flash_attention_forward\b|flash_attn\w*::"
+        ),
+        "flash",
+    ),
+    (
+        re.compile(r"aten::_scaled_dot_product_efficient_attention\b|aten::_efficient_attention_forward\b"),
+        "efficient",
+    ),
+    (re.compile(r"flex_attention"), "flex"),
+    (re.compile(r"aten::_scaled_dot_product_attention_math\b"), "math"),
+)
+# Kernel names. Source: H200 traces of each backend, torch 2.11 with cuDNN 9.19. ``pytorch_flash::`` is the copy inside
+# PyTorch and ``flash::`` the package's own namespace.
+_FUSED_KERNELS = (
+    (re.compile(r"cudnn.*sdpa", re.IGNORECASE), "cudnn"),
+    (re.compile(r"\b(pytorch_)?flash::|flash_fwd_"), "flash"),
+    (re.compile(r"\bfmha_cutlassF|PyTorchMemEffAttention"), "efficient"),
+    (re.compile(r"triton.*flex_attention"), "flex"),
+)
+_SOFTMAX = frozenset({"aten::softmax", "aten::_softmax", "aten::_safe_softmax"})
+_PRODUCT = frozenset({"aten::bmm", "aten::baddbmm"})
+_NAME_LENGTH = 96
+
+EventT = TypeVar("EventT", Operator, DeviceItem)
+
+
+def build_observed_backend(trace: Trace) -> ObservedBackend:
+    """The family that ran, the names that show it, and how sure that is.
+
+    ``proven``: an operator and a kernel name the same family; on a CPU, where there are no kernels, the operator is
+    proof alone. ``likely``: only one of the two was seen. ``unknown``: neither, or names of several families.
+    """
+    operators = _in_steps(trace, trace.operators)
+    items = [item for item in _in_steps(trace, trace.device_items) if item.kind == "kernel"]
+    by_operator = _families(operators, _FUSED_OPERATORS)
+    by_kernel = _families(items, _FUSED_KERNELS)
+    notes: tuple[str, ...] = ()
+
+    inside_sdpa = _inside_sdpa(trace)
+    composed = [op for op in operators if not inside_sdpa[op.index]]
+    if any(op.name in _PRODUCT for op in composed) and any(op.name in _SOFTMAX for op in composed):
+        family, counts, notes = _composed_family(composed)
+        by_operator[family] = counts
+    for family in COMPOSED_FAMILIES & by_operator.keys():
+        softmax = Counter(item.name for item in items if "softmax" in item.name)
+        if softmax:
+            by_kernel[family] = softmax
+
+    families = list(dict.fromkeys((*by_operator, *by_kernel)))
+    evidence = tuple(
+        f"{what} {_shorten(name)} ({calls} {'call' if calls == 1 else 'calls'})"
+        for what, found in (("operator", by_operator), ("kernel", by_kernel))
+        for names in found.values()
+        for name, calls in names.items()
+    )
+    if not families:
+        return ObservedBackend(
+            family="unknown", evidence=("no operator or kernel of a known attention was seen",), confidence="unknown"
+        )
+    if len(families) > 1:
+        note = f"names of several families were seen: {', '.join(families)}"
+        return ObservedBackend(family="unknown", evidence=(note, *evidence), confidence="unknown")
+    on_cpu = not trace.device_items and not any(call.launches_work for call in trace.launches)
+    agree = bool(by_operator) and (bool(by_kernel) or on_cpu)
+    return ObservedBackend(family=families[0], evidence=(*evidence, *notes), confidence="proven" if agree else "likely")
+
+
+def expected_families(workload: Workload) -> frozenset[str]:
+    """The families that ``workload`` may show when its backend was honoured; empty for a backend not known here.
+
+    Without a mask nothing tells the two naive variants apart, so either matches.
+    """
+    families = next((set(backend.families) for backend in BACKENDS if backend.slug == workload.backend), set())
+    if workload.mask.name == "none" and families & NAIVE_FAMILIES:
+        families |= NAIVE_FAMILIES
+    return frozenset(families)
+
+
+def _in_steps(trace: Trace, events: Iterable[EventT]) -> list[EventT]:
+    # What ran outside the steps is set-up, unless the trace has no steps at all.
+    return [event for event in events if event.step is not None] if trace.steps else list(events)
+
+
+def _families(
+    events: Iterable[Operator | DeviceItem], patterns: tuple[tuple[re.Pattern[str], str], ...]
+) -> dict[str, Counter[str]]:
+    """Names and calls of each family that some event's name belongs to."""
+    found: dict[str, Counter[str]] = {}
+    for name, calls in Counter(event.name for event in events).items():
+        family = next((family for pattern, family in patterns if pattern.search(name)), None)
+        if family is not None:
+            found.setdefault(family, Counter())[name] = calls
+    return found
+
+
+def _inside_sdpa(trace: Trace) -> list[bool]:
+    """Of each operator, whether SDPA is around it: its matmul and softmax are then the math path's, not a naive one's.
+
+    A parent starts before its child, so one pass in the trace's order is enough.
+    """
+    inside = [False] * len(trace.operators)
+    for op in trace.operators:
+        if "scaled_dot_product" in op.name:
+            inside[op.index] = True
+        elif op.parent is not None:
+            inside[op.index] = inside[op.parent]
+    return inside
+
+
+def _composed_family(operators: list[Operator]) -> tuple[str, Counter[str], tuple[str, ...]]:
+    """naive or naive_inplace, the operators that show it, and what cannot be told."""
+    names = Counter(op.name for op in operators)
+    shown = _PRODUCT | _SOFTMAX - {"aten::_softmax"}
+    if names["aten::masked_fill"]:
+        # Out of place, it calls masked_fill_ itself, on a clone.
+        family, shown = "naive", shown | {"aten::masked_fill"}
+    elif names["aten::masked_fill_"]:
+        family, shown = "naive_inplace", shown | {"aten::masked_fill_"}
+    else:
+        note = "no masked_fill was seen: without a mask, naive and naive_inplace run the same operators"
+        return "naive", Counter({name: names[name] for name in sorted(shown) if names[name]}), (note,)
+    return family, Counter({name: names[name] for name in sorted(shown) if names[name]}), ()
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _NAME_LENGTH else name[: _NAME_LENGTH - 1] + "…"

@@ -1,0 +1,296 @@
+"""Run workloads under torch.profiler and hand back recordings. The only module that starts the profiler.
+
+Order for each workload: inputs, first call, decisions, warm-up, un-profiled timing, memory, profile, correctness.
+A stage that fails leaves a Failure; what came before it stands, and the next workload starts afresh.
+"""
+
+import gc
+import gzip
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+from warnings import WarningMessage
+
+from attention.backends import BACKENDS, Decision
+from attention.cost import output_bytes
+from attention.inputs import Inputs, build_inputs, fingerprint
+from attention.lookup import find
+from attention.validation import check_memory, check_workload
+from attention.workload import Workload
+from profiling import timing
+from profiling.correctness import check_output
+from profiling.eligibility import build_decisions, capture_warnings, read_refusal
+from profiling.environment import build_device_facts, capture_environment, choose_device
+from profiling.failures import build_failure, build_refusal, is_refusal, is_sticky
+from profiling.recording import (
+    CapturedWarning,
+    Environment,
+    Failure,
+    Latency,
+    LedgerEntry,
+    Memory,
+    Progress,
+    Recording,
+    RunRequest,
+    Stage,
+)
+from profiling.shared_work import SharedWork
+
+if TYPE_CHECKING:
+    import torch
+
+# The tutorial's three, so that lazy set-up of the first calls stays out of every clock.
+WARMUP_CALLS = 3
+TRACE_GZIP_LEVEL = 6
+STAGES: tuple[Stage, ...] = tuple(stage for stage in get_args(Stage) if stage not in ("queue", "environment"))
+# Without one of these nothing after it can run; the others stand alone.
+NEEDED_STAGES: tuple[Stage, ...] = ("inputs", "first_call", "warmup")
+CHECK_STAGES: tuple[Stage, ...] = ("inputs", "decisions")
+
+
+def record(request: RunRequest) -> Iterator[Progress | Recording]:
+    """Progress before each stage, and one Recording a workload, in the request's order.
+
+    With ``depth`` "environment" one Recording that holds the machine alone. Failures travel inside recordings;
+    after one that lost the CUDA context no further workload is tried in this process.
+    """
+    yield Progress(stage="environment", workload_index=0, workload_count=len(request.workloads), done=0, total=1)
+    try:
+        device = choose_device(request.device)
+        environment = capture_environment(device)
+    except (RuntimeError, ValueError) as error:
+        failure = build_failure("environment", error)
+        for workload in request.workloads or (None,):
+            yield Recording(workload=workload, failures=(failure,))
+        return
+    if request.depth == "environment":
+        yield Recording(environment=environment)
+        return
+    shared = SharedWork()
+    for index, workload in enumerate(request.workloads):
+        run = _Run(request, environment, workload, shared)
+        yield from run.advance(index)
+        if run.lost_context():
+            return
+
+
+def warm_up() -> Environment:
+    """Load torch, the device's libraries and the profiler, so that a first run does not pay for it."""
+    request = RunRequest(workloads=(_warm_up_workload(),))
+    environment: Environment | None = None
+    for item in record(request):
+        if isinstance(item, Recording):
+            environment = item.environment
+    if environment is None:
+        raise RuntimeError("the warm-up run gave no environment")
+    return environment
+
+
+def _warm_up_workload() -> Workload:
+    # Small, and of the shape class of the defaults, so that the same libraries are loaded.
+    return Workload(batch_size=1, num_heads=2, kv_heads=2, seq_len_q=128, seq_len_kv=128)
+
+
+class _Run:
+    """One workload on its way through the stages."""
+
+    def __init__(self, request: RunRequest, environment: Environment, workload: Workload, shared: SharedWork) -> None:
+        self.request = request
+        self.environment = environment
+        self.device = environment.device
+        self.workload = workload
+        self.shared = shared
+        self.recording = Recording(workload=workload, environment=environment, schedule=request.schedule)
+        self.ledger: list[LedgerEntry] = []
+        self.warnings: list[CapturedWarning] = []
+        self.context = ExitStack()
+        self.refusal: Decision | None = None
+        self.inputs: Inputs
+        self.call: Callable[[], torch.Tensor]
+
+    def advance(self, index: int) -> Iterator[Progress | Recording]:
+        import torch
+
+        stages = CHECK_STAGES if self.request.depth == "check" else STAGES
+        count = len(self.request.workloads)
+        began = time.perf_counter()
+        with self.context, torch.no_grad():
+            for position, stage in enumerate(stages):
+                if self.refusal is not None and stage != "decisions":
+                    continue
+                yield Progress(
+                    stage=stage,
+                    workload_index=index,
+                    workload_count=count,
+                    done=index * len(stages) + position,
+                    total=count * len(stages),
+                )
+                if not self._run_stage(stage) and (stage in NEEDED_STAGES or self.lost_context()):
+                    break
+        del self.context
+        if not self.lost_context():
+            _release_memory(self.device)
+        yield replace(
+            self.recording,
+            ledger=tuple(self.ledger),
+            warnings=tuple(self.warnings),
+            gpu_seconds=time.perf_counter() - began,
+        )
+
+    def _run_stage(self, stage: Stage) -> bool:
+        """Whether the next stage may run."""
+        began = time.perf_counter_ns()
+        try:
+            with capture_warnings() as captured:
+                getattr(self, f"_{stage}")()
+        except Exception as error:  # noqa: BLE001  the stage boundary: whatever a backend raises becomes a Failure
+            self._fail(build_failure(stage, error))
+            return False
+        finally:
+            self.ledger.append(LedgerEntry(stage=stage, wall_ns=time.perf_counter_ns() - began))
+            self._keep_warnings(stage, captured)
+        return True
+
+    def lost_context(self) -> bool:
+        return any(failure.sticky for failure in self.recording.failures)
+
+    def _keep_warnings(self, stage: Stage, captured: list[WarningMessage]) -> None:
+        for warning in captured:
+            name, text = warning.category.__name__, str(warning.message)
+            self.warnings.append(CapturedWarning(stage=stage, category=name, message=text))
+
+    def _fail(self, failure: Failure) -> None:
+        self.recording = replace(self.recording, failures=(*self.recording.failures, failure))
+
+    def _inputs(self) -> None:
+        check_workload(self.workload)
+        check_memory(self.workload, self.environment.free_memory_bytes, self.environment.device_name)
+        tensors = self.shared.tensors(self.workload, self.device)
+        self.inputs = build_inputs(self.workload, self.device, tensors)
+        self.recording = replace(self.recording, inputs_fingerprint=fingerprint(self.inputs))
+        self.backend = find(self.workload.backend, BACKENDS, field="backend")
+
+    def _first_call(self) -> None:
+        """The first call of this workload in this process, timed to the end of its work."""
+        predicted = self.backend.check(self.workload, build_device_facts(self.environment))
+        self._synchronize()
+        with capture_warnings() as captured:
+            began = time.perf_counter_ns()
+            try:
+                with self.backend.build(self.workload, self.inputs) as call:
+                    call()
+                    self._synchronize()
+            except (RuntimeError, ValueError, NotImplementedError) as error:
+                if not is_refusal(error) or is_sticky(error):
+                    raise
+                self._keep_warnings("first_call", captured)
+                self.refusal = read_refusal(predicted, [str(warning.message) for warning in captured], error)
+                self._fail(build_refusal(self.refusal))
+                return
+            first_call_ns = time.perf_counter_ns() - began
+        self._keep_warnings("first_call", captured)
+        self.recording = replace(self.recording, latency=Latency(first_call_ns=first_call_ns))
+
+    def _decisions(self) -> None:
+        tensors = self.shared.tensors(self.workload, self.device)
+        facts = build_device_facts(self.environment)
+        decisions = self.shared.decisions(self.workload, lambda: build_decisions(self.workload, tensors, facts))
+        self.recording = replace(self.recording, decisions=decisions)
+
+    def _warmup(self) -> None:
+        # Entered only now: a pin around the decisions would answer for PyTorch's selector.
+        self.call = self.context.enter_context(self.backend.build(self.workload, self.inputs))
+        for _ in range(WARMUP_CALLS):
+            self.call()
+        self._synchronize()
+
+    def _timing(self) -> None:
+        submission, wall = timing.measure_host_clocks(self.call, self.device)
+        latency = replace(self.recording.latency, submission=submission, wall=wall)
+        self.recording = replace(self.recording, latency=latency)
+        if self.device == "cpu":
+            return
+        wall_ns = min(wall.samples_ns)
+        try:
+            device = timing.measure_device(self.call, wall_ns)
+        except RuntimeError as error:
+            if is_sticky(error):
+                raise
+            hint = "Device time is read from the kernel records of the trace instead."
+            self._fail(Failure(stage="timing", kind="unavailable", message=str(error), hint=hint))
+            return
+        self.recording = replace(self.recording, latency=replace(latency, device=device))
+
+    def _memory(self) -> None:
+        result = output_bytes(self.workload)
+        held = self.inputs.total_bytes
+        peak = materialized = None
+        if self.device == "cuda":
+            import torch
+
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            output = self.call()
+            self._synchronize()
+            grown = torch.cuda.max_memory_allocated() - before
+            del output
+            peak, materialized = held + grown, max(0, grown - result)
+        memory = Memory(peak_bytes=peak, inputs_bytes=held, output_bytes=result, materialized_bytes=materialized)
+        self.recording = replace(self.recording, memory=memory)
+
+    def _profile(self) -> None:
+        self.recording = replace(self.recording, trace_gz=self._capture_trace())
+
+    def _capture_trace(self) -> bytes:
+        from torch import profiler
+
+        activities = [profiler.ProfilerActivity.CPU]
+        if self.device == "cuda":
+            activities.append(profiler.ProfilerActivity.CUDA)
+        schedule = self.request.schedule
+        written: list[bytes] = []
+
+        def keep(finished: Any) -> None:
+            with tempfile.TemporaryDirectory(prefix="attnscope-") as folder:
+                path = Path(folder) / "trace.json"
+                finished.export_chrome_trace(str(path))
+                written.append(path.read_bytes())
+
+        with profiler.profile(
+            activities=activities,
+            schedule=profiler.schedule(wait=schedule.wait, warmup=schedule.warmup, active=schedule.active, repeat=1),
+            on_trace_ready=keep,
+        ) as running:
+            for _ in range(schedule.wait + schedule.warmup + schedule.active):
+                with profiler.record_function(self.recording.label):
+                    self.call()
+                # Without it kernels of one step end inside the next, and the first window opens on a busy device.
+                self._synchronize()
+                running.step()
+        if len(written) != 1:
+            raise RuntimeError(f"the profiler wrote {len(written)} traces where one was expected")
+        return gzip.compress(written[0], compresslevel=TRACE_GZIP_LEVEL, mtime=0)
+
+    def _correctness(self) -> None:
+        output = self.call()
+        self._synchronize()
+        delta = check_output(self.workload, self.inputs, output)
+        self.recording = replace(self.recording, correctness=(delta,))
+
+    def _synchronize(self) -> None:
+        if self.device == "cuda":
+            import torch
+
+            torch.cuda.synchronize()
+
+
+def _release_memory(device: str) -> None:
+    gc.collect()
+    if device == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()

@@ -1,0 +1,29 @@
+"""The real recorder with faults planted for some seeds; runs in the worker's child process."""
+
+import ctypes
+import time
+from collections.abc import Iterator
+
+from profiling import recorder
+from profiling.recording import Progress, Recording, RunRequest
+
+LOSE_CONTEXT, CRASH, HANG = 13, 14, 15
+_real_check_output = recorder.check_output
+
+
+def record(request: RunRequest) -> Iterator[Progress | Recording]:
+    recorder.check_output = _check_output
+    return recorder.record(request)
+
+
+def _check_output(workload, inputs, output):
+    import torch
+
+    if workload.seed == LOSE_CONTEXT:
+        # An index past the end asserts on the device: every later CUDA call of the process fails.
+        output.flatten()[torch.tensor([output.numel()], device=output.device)].sum().item()
+    if workload.seed == CRASH:
+        ctypes.string_at(0)
+    if workload.seed == HANG:
+        time.sleep(600)
+    return _real_check_output(workload, inputs, output)

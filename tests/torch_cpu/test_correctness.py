@@ -1,0 +1,217 @@
+"""The oracle against an independent one, and faults that a check must catch."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention.backends import BACKENDS
+from attention.inputs import build_inputs, fingerprint
+from attention.lookup import find
+from attention.masks import mask_of
+from attention.reference import build_reference
+from attention.validation import parse_workload
+from profiling.correctness import check_output
+
+SMALL = {"batch_size": 2, "num_heads": 4, "kv_heads": 2, "seq_len_q": 48, "seq_len_kv": 48, "head_dim": 16}
+
+
+def build(**fields):
+    return parse_workload(SMALL | {"dtype": "float32"} | fields)
+
+
+def run(workload):
+    import torch
+
+    inputs = build_inputs(workload, "cpu")
+    with torch.no_grad(), find(workload.backend, BACKENDS, field="backend").build(workload, inputs) as call:
+        return inputs, call()
+
+
+def plain_python_attention(workload, inputs, batch, head, row):
+    """One output row by the formula, in Python floats and math.fsum: no torch operator in it."""
+    import math
+
+    kv_head = head // (workload.num_heads // workload.kv_heads)
+    query = inputs.query[batch, head, row].double().tolist()
+    keys, values = inputs.key[batch, kv_head].double().tolist(), inputs.value[batch, kv_head].double().tolist()
+    mask_mod = mask_of(workload).build_mod(workload)
+    scores = {
+        k: math.fsum(a * b for a, b in zip(query, keys[k], strict=True)) * workload.softmax_scale
+        for k in range(workload.seq_len_kv)
+        if mask_mod is None or mask_mod(batch, head, row, k)
+    }
+    if not scores:
+        return [0.0] * workload.value_dim
+    largest = max(scores.values())
+    weights = {k: math.exp(score - largest) for k, score in scores.items()}
+    total = math.fsum(weights.values())
+    return [math.fsum(weights[k] * values[k][d] for k in weights) / total for d in range(workload.value_dim)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"mask": "none"},
+        {"scale": 0.5},
+        {"seq_len_q": 7, "mask_alignment": "lower_right"},
+        {"seq_len_q": 60, "mask_alignment": "lower_right"},
+        {"seq_len_q": 7, "mask_alignment": "upper_left"},
+    ],
+    ids=str,
+)
+def test_reference_agrees_with_plain_python(fields):
+    workload = build(**fields)
+    inputs = build_inputs(workload, "cpu")
+    for block in build_reference(workload, inputs):
+        for head in (0, workload.num_heads - 1):
+            for row in (block.start, block.stop - 1):
+                theirs = plain_python_attention(workload, inputs, block.batch, head, row)
+                assert block.exact[head, row - block.start].tolist() == pytest.approx(theirs, rel=1e-12, abs=1e-14)
+
+
+def test_reference_does_not_depend_on_the_block_size(monkeypatch):
+    import torch
+
+    import attention.reference
+
+    workload = build()
+    inputs = build_inputs(workload, "cpu")
+    whole = torch.cat([block.exact for block in build_reference(workload, inputs)], dim=1)
+    monkeypatch.setattr(attention.reference, "REFERENCE_BLOCK_ELEMENTS", workload.num_heads * workload.seq_len_kv * 5)
+    blocks = list(build_reference(workload, inputs))
+    assert len(blocks) == 2 * 10
+    torch.testing.assert_close(torch.cat([block.exact for block in blocks], dim=1), whole, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("backend", ["naive", "naive_inplace", "sdpa_auto", "sdpa_math", "sdpa_flash"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("form", ["auto", "bool", "additive"])
+def test_every_cpu_backend_is_within_budget(backend, dtype, form):
+    workload = build(backend=backend, dtype=dtype, mask_form=form)
+    inputs, output = run(workload)
+    delta = check_output(workload, inputs, output)
+    assert delta.within_budget, delta
+    assert delta.nan_count == delta.inf_count == delta.dead_rows == 0
+
+
+@pytest.mark.parametrize("backend", ["naive", "sdpa_math"])
+def test_an_all_ones_value_gives_ones(backend):
+    from dataclasses import replace
+
+    import torch
+
+    workload = build(backend=backend)
+    inputs = replace(build_inputs(workload, "cpu"), value=torch.ones(2, 2, 48, 16))
+    with find(backend, BACKENDS, field="backend").build(workload, inputs) as call:
+        torch.testing.assert_close(call(), torch.ones(2, 4, 48, 16))
+
+
+def test_one_wrong_element_is_found_and_named():
+    workload = build()
+    inputs, output = run(workload)
+    output[1, 3, 47, 5] += 0.01
+    delta = check_output(workload, inputs, output)
+    assert delta.within_budget is False
+    assert delta.worst_index == (1, 3, 47, 5)
+    assert delta.max_abs_error == pytest.approx(0.01, rel=1e-3)
+    assert delta.worst_value - delta.worst_reference == pytest.approx(0.01, rel=1e-3)
+
+
+def test_an_ignored_mask_is_over_budget():
+    workload = build()
+    inputs, _ = run(workload)
+    _, unmasked = run(build(mask="none"))
+    assert check_output(workload, inputs, unmasked).within_budget is False
+
+
+def test_the_other_corner_is_over_budget():
+    fields = {"seq_len_q": 16}
+    workload = build(mask_alignment="lower_right", **fields)
+    inputs, _ = run(workload)
+    _, other = run(build(mask_alignment="upper_left", **fields))
+    assert check_output(workload, inputs, other).within_budget is False
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), float("-inf")])
+def test_a_non_finite_element_fails_and_is_counted(poison):
+    workload = build()
+    inputs, output = run(workload)
+    output[0, 0, 3, 2] = poison
+    delta = check_output(workload, inputs, output)
+    assert delta.within_budget is False
+    assert delta.nan_count + delta.inf_count == 1
+    # The rest is still compared, and the poison is no error figure.
+    assert delta.max_abs_error < delta.error_budget
+
+
+def test_an_output_of_nan_alone_is_no_number():
+    workload = build()
+    inputs, output = run(workload)
+    delta = check_output(workload, inputs, output.fill_(float("nan")))
+    assert delta.within_budget is False
+    assert delta.max_abs_error is delta.rms_error is delta.worst_index is None
+
+
+def test_nan_in_dead_rows_alone_is_counted_and_not_judged():
+    # naive divides 0 by 0 in rows that may attend to nothing.
+    workload = build(backend="naive", seq_len_q=60, mask_alignment="lower_right")
+    inputs, output = run(workload)
+    delta = check_output(workload, inputs, output)
+    assert delta.dead_rows == 12
+    assert delta.nan_count == 12 * workload.batch_size * workload.num_heads * workload.value_dim
+    assert delta.within_budget
+    assert "left out" in delta.budget_basis
+
+
+def test_reference_samples_are_the_reference():
+    workload = build()
+    inputs, output = run(workload)
+    samples = check_output(workload, inputs, output).reference_samples
+    assert len(samples) >= 8
+    assert samples[-1].index == (1, 3, 47, 15)
+    for sample in samples:
+        batch, head, row, column = sample.index
+        exact = plain_python_attention(workload, inputs, batch, head, row)[column]
+        assert sample.value == pytest.approx(exact, rel=1e-12)
+
+
+def test_inputs_come_from_the_seed_alone():
+    first, again, other = (fingerprint(build_inputs(build(seed=seed), "cpu")) for seed in (3, 3, 4))
+    assert first == again
+    assert all(first[name] != other[name] for name in first)
+
+
+def test_fingerprint_sees_one_flipped_bit():
+    inputs = build_inputs(build(dtype="bfloat16"), "cpu")
+    before = fingerprint(inputs)
+    inputs.key.view(__import__("torch").int16)[0, 0, 0, 0] ^= 1
+    after = fingerprint(inputs)
+    assert before["query"] == after["query"]
+    assert abs(before["key"] - after["key"]) == 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seq_len_q=st.integers(1, 33),
+    seq_len_kv=st.integers(1, 33),
+    kv_heads=st.integers(1, 3),
+    groups=st.integers(1, 3),
+    head_dim=st.integers(1, 24),
+    alignment=st.sampled_from(["upper_left", "lower_right"]),
+    backend=st.sampled_from(["naive", "naive_inplace", "sdpa_math"]),
+)
+def test_any_shape_is_within_budget(seq_len_q, seq_len_kv, kv_heads, groups, head_dim, alignment, backend):
+    workload = build(
+        backend=backend,
+        seq_len_q=seq_len_q,
+        seq_len_kv=seq_len_kv,
+        kv_heads=kv_heads,
+        num_heads=kv_heads * groups,
+        head_dim=head_dim,
+        mask_alignment=alignment,
+    )
+    inputs, output = run(workload)
+    delta = check_output(workload, inputs, output)
+    assert delta.within_budget in (True, None), delta
+    assert delta.dead_rows == mask_of(workload).count_dead_rows(workload)

@@ -1,0 +1,147 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attention.workload import MaskSpec, Workload
+from profiling.observed import build_observed_backend, expected_families
+from profiling.recording import Recording
+from profiling.trace import read_trace
+from profiling.trace.events import DeviceItem, Operator, RuntimeCall, Trace
+from tests.conftest import TRACES, SampleRecording
+
+
+def read(name: str) -> Trace:
+    return read_trace((TRACES / f"{name}.json.gz").read_bytes(), label="attn_fwd")
+
+
+def operator(index: int, name: str, parent: int | None = None) -> Operator:
+    return Operator(index=index, name=name, start_ns=index * 10, duration_ns=5, thread=1, parent=parent)
+
+
+def kernel(index: int, name: str) -> DeviceItem:
+    return DeviceItem(
+        index=index, kind="kernel", name=name, start_ns=index * 10, duration_ns=5, device=0, stream=7, correlation=index
+    )
+
+
+def launch(index: int) -> RuntimeCall:
+    return RuntimeCall(
+        index=index,
+        name="cudaLaunchKernel",
+        category="cuda_runtime",
+        start_ns=index * 10,
+        duration_ns=2,
+        thread=1,
+        correlation=index,
+        launches_work=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "operator_name", "kernel_name"),
+    [
+        ("naive", "naive", "aten::masked_fill ", "softmax_warp_forward"),
+        ("math", "math", "aten::_scaled_dot_product_attention_math", "softmax_warp_forward"),
+        ("efficient", "efficient", "aten::_scaled_dot_product_efficient_attention", "fmha_cutlassF_bf16"),
+        ("flash", "flash", "aten::_scaled_dot_product_flash_attention", "pytorch_flash::flash_fwd_kernel"),
+        ("cudnn", "cudnn", "aten::_scaled_dot_product_cudnn_attention", "cudnn_generated_fort_native_sdpa"),
+        ("flex", "flex", "triton_tem_fused_flex_attention_0", "triton_tem_fused_flex_attention_0"),
+    ],
+)
+def test_gpu_trace_proves_its_family_by_operator_and_kernel(
+    name: str, family: str, operator_name: str, kernel_name: str
+) -> None:
+    observed = build_observed_backend(read(name))
+    assert (observed.family, observed.confidence) == (family, "proven")
+    assert any(text.startswith("operator ") and operator_name in text for text in observed.evidence)
+    assert any(text.startswith("kernel ") and kernel_name in text and "3 calls" in text for text in observed.evidence)
+
+
+@pytest.mark.parametrize(("name", "family"), [("cpu_flash", "flash"), ("cpu_naive", "naive")])
+def test_on_a_cpu_the_operator_is_proof(name: str, family: str) -> None:
+    observed = build_observed_backend(read(name))
+    assert (observed.family, observed.confidence) == (family, "proven")
+    assert not any(text.startswith("kernel") for text in observed.evidence)
+
+
+def test_operator_whose_kernels_were_lost_is_only_likely() -> None:
+    trace = Trace(operators=(operator(0, "aten::_scaled_dot_product_flash_attention"),), launches=(launch(0),))
+    observed = build_observed_backend(trace)
+    assert (observed.family, observed.confidence) == ("flash", "likely")
+
+
+def test_kernel_without_operators_is_only_likely() -> None:
+    trace = replace(read("cudnn"), operators=())
+    observed = build_observed_backend(trace)
+    assert (observed.family, observed.confidence) == ("cudnn", "likely")
+
+
+def test_in_place_masking_is_told_from_out_of_place() -> None:
+    names = ("aten::bmm", "aten::masked_fill_", "aten::softmax", "aten::_softmax", "aten::bmm")
+    observed = build_observed_backend(Trace(operators=tuple(operator(i, name) for i, name in enumerate(names))))
+    assert (observed.family, observed.confidence) == ("naive_inplace", "proven")
+
+
+def test_without_a_mask_the_evidence_says_what_cannot_be_told() -> None:
+    names = ("aten::bmm", "aten::softmax", "aten::bmm")
+    observed = build_observed_backend(Trace(operators=tuple(operator(i, name) for i, name in enumerate(names))))
+    assert observed.family == "naive"
+    assert "naive and naive_inplace run the same operators" in observed.evidence[-1]
+
+
+def test_the_math_path_is_not_taken_for_a_naive_one() -> None:
+    operators = (
+        operator(0, "aten::scaled_dot_product_attention"),
+        operator(1, "aten::_scaled_dot_product_attention_math", 0),
+        operator(2, "aten::bmm", 1),
+        operator(3, "aten::_safe_softmax", 1),
+        operator(4, "aten::bmm", 1),
+    )
+    assert build_observed_backend(Trace(operators=operators)).family == "math"
+
+
+def test_several_families_are_unknown_and_named() -> None:
+    operators = (
+        operator(0, "aten::_scaled_dot_product_flash_attention"),
+        operator(1, "aten::_scaled_dot_product_efficient_attention"),
+    )
+    observed = build_observed_backend(Trace(operators=operators))
+    assert (observed.family, observed.confidence) == ("unknown", "unknown")
+    assert "flash, efficient" in observed.evidence[0]
+
+
+def test_operator_and_kernel_of_different_families_are_unknown() -> None:
+    trace = Trace(
+        operators=(operator(0, "aten::_scaled_dot_product_flash_attention"),),
+        device_items=(kernel(0, "cudnn_generated_fort_native_sdpa_sm90"),),
+    )
+    assert build_observed_backend(trace).confidence == "unknown"
+
+
+@given(st.lists(st.sampled_from(["aten::add", "aten::mm", "aten::linear", "aten::softmax"]), max_size=6))
+def test_operators_that_are_no_attention_prove_nothing(names: list[str]) -> None:
+    observed = build_observed_backend(Trace(operators=tuple(operator(i, name) for i, name in enumerate(names))))
+    assert (observed.family, observed.confidence) == ("unknown", "unknown")
+    assert observed.evidence
+
+
+def test_what_ran_outside_the_steps_is_not_counted() -> None:
+    trace = read("flash")
+    stray = replace(trace.operators[0], name="aten::_scaled_dot_product_efficient_attention", step=None)
+    assert build_observed_backend(replace(trace, operators=(stray, *trace.operators[1:]))).family == "flash"
+
+
+def test_expected_families_of_the_naive_variants_depend_on_the_mask() -> None:
+    masked, plain = MaskSpec(name="causal"), MaskSpec(name="none")
+    assert expected_families(Workload(backend="naive_inplace", mask=masked)) == {"naive_inplace"}
+    assert expected_families(Workload(backend="naive_inplace", mask=plain)) == {"naive", "naive_inplace"}
+    assert expected_families(Workload(backend="sdpa_flash", mask=plain)) == {"flash"}
+    assert expected_families(Workload(backend="of_a_later_release")) == frozenset()
+
+
+def test_requested_backend_plays_no_part(sample_recording: SampleRecording) -> None:
+    recording: Recording = sample_recording("math")
+    assert recording.trace_gz is not None
+    assert build_observed_backend(read_trace(recording.trace_gz, label=recording.label)).family == "math"

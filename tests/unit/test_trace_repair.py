@@ -1,0 +1,145 @@
+"""Broken traces: what is repaired, that it is counted, and that the rest of the trace is as before."""
+
+import gzip
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiling.statistics import build_activity, build_kernel_summaries, build_operator_summaries
+from profiling.trace.health import build_health
+from profiling.trace.link import link_trace
+from profiling.trace.parse import InvalidTrace, parse_trace
+from tests.unit.trace_builder import operator, two_steps, write
+
+WHOLE = write([*two_steps(), operator("last_op", 1300, 2)], cuda_runtime_version=13000)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (WHOLE.replace(b"last_op", b"last\x01\x02op"), {"control characters": 1}),
+        (WHOLE.replace(b"last_op", b"last\xff\xfeop"), {"bad UTF-8": 2}),
+        (WHOLE.replace(b"]}", b",]}"), {"trailing comma": 1}),
+        (WHOLE.replace(b'"args": {}}]', b'"args": {},}]'), {"trailing comma": 1}),
+        (WHOLE.replace(b'"args": {}}]', b'"args": {"bandwidth": inf, "share": -nan}}]'), {"not a number": 2}),
+        (WHOLE.replace(b'"args": {}}]', b'"args": {"id": 99999999999999999999999}}]'), {}),
+    ],
+)
+def test_safe_repairs_change_no_time_and_no_count(data: bytes, expected: dict[str, int]) -> None:
+    assert data != WHOLE
+    trace, whole = link_trace(parse_trace(data)), link_trace(parse_trace(WHOLE))
+    assert {problem.kind: problem.count for problem in trace.problems} == expected
+    assert trace.device_items == whole.device_items
+    assert len(trace.operators) == len(whole.operators)
+    assert trace.metadata == whole.metadata
+    assert build_health(trace, 2).status == "ok"
+
+
+def test_an_unreadable_event_is_skipped_and_taints_the_trace() -> None:
+    data = WHOLE.replace(b'"kernel", "name": "gemm_kernel"', b'"kernel", "name": "gemm" kernel"', 1)
+    trace = link_trace(parse_trace(data))
+    assert [problem.kind for problem in trace.problems] == ["unreadable event"]
+    assert "gemm" in trace.problems[0].example
+    assert len(trace.device_items) == 3
+    health = build_health(trace, 2)
+    assert health.status == "suspect"
+    assert "launch without device item" in {problem.kind for problem in health.problems}
+
+
+@pytest.mark.parametrize(
+    ("cut", "kind", "operators"),
+    [(1, "missing end", 7), (2, "cut-off file", 7), (3, "cut-off file", 6), (60, "cut-off file", 6)],
+)
+def test_a_cut_off_file_keeps_its_whole_events(cut: int, kind: str, operators: int) -> None:
+    trace = parse_trace(WHOLE[:-cut])
+    assert [problem.kind for problem in trace.problems] == [kind]
+    assert (len(trace.device_items), len(trace.operators)) == (4, operators)
+    assert trace.metadata["cuda_runtime_version"] == 13000
+
+
+def test_keys_after_the_events_are_read_from_a_broken_trace() -> None:
+    data = WHOLE.replace(b"last_op", b"last\x01op").replace(b"]}", b'], "traceName": "t.json"}')
+    assert parse_trace(data).metadata == {"cuda_runtime_version": 13000, "traceName": "t.json"}
+
+
+def test_a_cut_off_gzip_keeps_what_was_in_it() -> None:
+    # Random-looking names, so that the compressed stream is long enough to cut.
+    events = [operator(f"op_{hash(str(index))}", index, 1) for index in range(2000)]
+    packed = gzip.compress(write(events))
+    trace = parse_trace(packed[: len(packed) // 2])
+    assert {problem.kind for problem in trace.problems} == {"cut-off file"}
+    assert 500 < len(trace.operators) < 1500
+
+
+@settings(max_examples=200)
+@given(st.integers(0, len(WHOLE)))
+def test_wherever_it_is_cut_it_is_read_or_refused(length: int) -> None:
+    try:
+        trace = parse_trace(WHOLE[:length])
+    except InvalidTrace:
+        assert b'"traceEvents": [' not in WHOLE[:length]
+        return
+    assert len(trace.operators) <= len(parse_trace(WHOLE).operators)
+    assert trace.problems or length == len(WHOLE)
+
+
+@settings(max_examples=200)
+@given(st.integers(0, len(WHOLE) - 1), st.integers(0, 255))
+def test_one_changed_byte_never_raises_anything_else(position: int, byte: int) -> None:
+    changed = WHOLE[:position] + bytes([byte]) + WHOLE[position + 1 :]
+    with suppress(InvalidTrace):
+        assert link_trace(parse_trace(changed)).event_count <= len(two_steps()) + 1
+
+
+@pytest.mark.parametrize(
+    ("event", "kind"),
+    [
+        ('{"ph": "X", "name": ' + "[" * 100_000, "unreadable event"),
+        (
+            '{"ph": "X", "cat": "cpu_op", "name": "a", "ts": ' + "1" * 6000 + ', "dur": 1}',
+            "event without a usable time",
+        ),
+        ('{"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1e99999999999, "dur": 1}', "event without a usable time"),
+        ('{"ph": "X", "name": "a", "pid": ' + "1" * 6000 + "x}", "unreadable event"),
+        ('{"ph": "X", "cat": "cpu_op", "name": "\\ud83d", "ts": 1, "dur": 1}', "bad UTF-8"),
+    ],
+)
+def test_hostile_values_cost_one_event(event: str, kind: str) -> None:
+    trace = parse_trace(WHOLE.replace(b"]}", b"," + event.encode() + b', {"ph": "M", "name": "end"}]}'))
+    assert kind in {problem.kind for problem in trace.problems}
+    assert len(trace.device_items) == 4
+    for read in trace.operators:
+        read.name.encode()  # what is shown must be writable
+
+
+def test_a_whole_surrogate_pair_is_a_character_also_in_a_broken_trace() -> None:
+    data = WHOLE.replace(b"last_op", b"\\ud83d\\ude00\x01")
+    assert parse_trace(data).operators[-1].name == "\U0001f600\x01"
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    st.sampled_from(two_steps()),
+    st.sampled_from(["ph", "cat", "name", "ts", "dur", "pid", "tid", "args"]),
+    anything,
+    st.dictionaries(
+        st.sampled_from(["device", "stream", "correlation", "grid", "block", "registers per thread", "bytes"]), anything
+    ),
+)
+def test_any_value_in_any_field_is_read_or_left_out(
+    event: dict[str, object], key: str, value: object, args: dict[str, object]
+) -> None:
+    events = [*two_steps(), {**event, "args": args}, {**event, key: value}]
+    trace = link_trace(parse_trace(write(events)))
+    build_health(trace, 2)
+    build_kernel_summaries(trace)
+    build_operator_summaries(trace)
+    build_activity(trace)

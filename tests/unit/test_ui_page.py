@@ -1,0 +1,219 @@
+"""The page as a whole: form, endpoints and workload fields agree, runs can be stopped, torch stays away."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import gradio as gr
+import pytest
+
+from attention.masks import MASKS
+from attention.validation import WORKLOAD_FIELDS, default_fields, parse_workload
+from attention.workload import InvalidWorkload, Workload
+from profiling.recording import Environment, Progress, Recording, RunRequest, write_recording
+from tests.conftest import CPU_ENVIRONMENT, H200_ENVIRONMENT, build_sample
+from ui import build_app, launch_options
+from ui.brought_file import open_file
+from ui.gallery import read_gallery
+from ui.guess import parse_guess
+from ui.live_run import run_live
+from ui.machine_facts import KnownMachine, build_device_facts
+from ui.panels.downloads import write_files
+from ui.presets import PRESETS
+from ui.workload_form import build_notes, control_values, read_controls
+
+ROOT = Path(__file__).parents[2]
+
+
+def never_run(request: RunRequest) -> Iterator[Progress | Recording]:
+    raise AssertionError("building the page must not run anything")
+    yield
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> gr.Blocks:
+    return build_app(never_run, recordings_folder=tmp_path_factory.mktemp("recordings"))
+
+
+def field_names() -> list[str]:
+    return [field.name for field in WORKLOAD_FIELDS]
+
+
+def endpoint_parameters(page: gr.Blocks, name: str) -> list[dict]:
+    return page.get_api_info()["named_endpoints"][name]["parameters"]
+
+
+def test_form_endpoint_and_fields_are_the_same(page: gr.Blocks) -> None:
+    form = [
+        block.elem_id.removeprefix("field-")
+        for block in page.blocks.values()
+        if (getattr(block, "elem_id", None) or "").startswith("field-")
+    ]
+    assert sorted(form) == sorted(field_names())
+    for name in ("/profile", "/check"):
+        parameters = endpoint_parameters(page, name)
+        assert [parameter["parameter_name"] for parameter in parameters] == field_names()
+        defaults = {parameter["parameter_name"]: parameter["parameter_default"] for parameter in parameters}
+        assert defaults == default_fields("cuda")
+
+
+def test_only_the_four_endpoints_are_public(page: gr.Blocks) -> None:
+    assert set(page.get_api_info()["named_endpoints"]) == {"/profile", "/check", "/environment", "/analyze"}
+    assert page.get_api_info()["unnamed_endpoints"] == {}
+
+
+def test_every_endpoint_is_described(page: gr.Blocks) -> None:
+    for endpoint in page.get_api_info()["named_endpoints"].values():
+        assert endpoint["description"]
+    for parameter in endpoint_parameters(page, "/profile"):
+        assert parameter["type"].get("type") or parameter["type"].get("oneOf")
+
+
+def test_device_work_is_one_at_a_time(page: gr.Blocks) -> None:
+    on_device = [fn for fn in page.fns.values() if fn.concurrency_id == "device"]
+    assert len(on_device) == 4  # a live run and three endpoints
+    assert {fn.concurrency_limit for fn in on_device} == {1}
+
+
+def test_server_never_imports_torch(tmp_path: Path) -> None:
+    (tmp_path / "tutorial_sdpa_auto.recording.json.gz").write_bytes(write_recording(build_sample("cudnn")))
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom ui import build_app, launch_options\n"
+        "build_app(lambda request: iter(()), recordings_folder=Path(sys.argv[1]))\nlaunch_options()\n"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[-1] == "False"
+
+
+def test_fonts_are_the_systems_own() -> None:
+    theme = launch_options()["theme"]
+    assert not theme._stylesheets
+    assert "googleapis" not in theme._get_theme_css()
+
+
+def test_controls_read_back_the_same_workload() -> None:
+    for preset in PRESETS:
+        values = control_values(preset.fields())
+        assert parse_workload(read_controls(values)) == parse_workload(preset.fields())
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "part"),
+    [
+        ("kv_heads", 3, "kv_heads=3 does not divide num_heads=16"),
+        ("batch_size", 0, "batch_size=0 is out of range"),
+        ("seq_len_q", -1, "seq_len_q=-1"),
+        ("head_dim", 1.5, "head_dim=1.5 is not a whole number"),
+        ("seq_len_kv", 10**9, "seq_len_kv=1000000000 is out of range"),
+        ("seq_len_q", None, "seq_len_q='' is empty"),
+        ("scale", "wide", "scale='wide' is not a number"),
+        ("mask", "cauzal", "did you mean causal"),
+    ],
+)
+def test_wrong_value_gets_its_message(field: str, value: object, part: str) -> None:
+    values = control_values(default_fields("cuda") | {field: value})  # type: ignore[dict-item]
+    notes = build_notes(values, None)
+    assert notes.workload is None
+    assert part in notes.message.replace("&#x27;", "'")
+
+
+def test_a_run_that_cannot_fit_is_refused_with_the_numbers() -> None:
+    fields = default_fields("cuda") | {"backend": "naive", "seq_len_q": 262144, "seq_len_kv": 262144}
+    notes = build_notes(control_values(fields), H200_ENVIRONMENT)
+    assert notes.workload is None
+    assert "GiB" in notes.message
+
+
+def test_notes_show_each_backends_eligibility_once_the_machine_is_known() -> None:
+    fields = control_values(default_fields("cuda") | {"dtype": "float32"})
+    assert "after a first run" in build_notes(fields, None).chips
+    on_gpu = build_notes(fields, H200_ENVIRONMENT).chips
+    assert on_gpu.count("✗") == 2  # flash and cuDNN take no float32
+    assert "this is float32" in on_gpu
+    assert "needs a CUDA device" in build_notes(fields, CPU_ENVIRONMENT).chips
+
+
+@pytest.mark.parametrize("mask", [mask.slug for mask in MASKS])
+def test_picture_shows_the_masks_own_predicate(mask: str) -> None:
+    picture = build_notes(control_values(default_fields("cuda") | {"mask": mask}), None).picture
+    assert picture is not None
+    assert picture.count("mask-allowed") == (64 if mask == "none" else 36)
+    assert picture.count("mask-allowed") + picture.count("mask-blocked") == 64
+
+
+@pytest.mark.parametrize(("typed", "guess"), [("", None), (None, None), (" 5 ", 5), ("0", 0)])
+def test_guess_is_a_whole_number_or_nothing(typed: str | None, guess: int | None) -> None:
+    assert parse_guess(typed) == guess
+
+
+@pytest.mark.parametrize("typed", ["five", "-1", "1.5", "9" * 12])
+def test_wrong_guess_gets_its_message(typed: str) -> None:
+    with pytest.raises(InvalidWorkload, match="guess="):
+        parse_guess(typed)
+
+
+def test_live_run_shows_stages_and_ends_with_a_view() -> None:
+    def record(request: RunRequest) -> Iterator[Progress | Recording]:
+        yield Progress(stage="profile", workload_index=0, workload_count=1, done=1, total=4)
+        yield build_sample("flash")
+
+    machine = KnownMachine()
+    first, last = run_live(record, Workload(), machine, guess=1, shows_old=True)
+    assert "profiling" in first.progress
+    assert "previous result" in first.progress
+    assert 'aria-valuenow="25"' in first.progress
+    assert last.view is not None
+    assert last.view.guess == 1
+    assert machine.environment == H200_ENVIRONMENT
+
+
+def test_closing_a_live_run_stops_the_recorder() -> None:
+    closed = []
+
+    def record(request: RunRequest) -> Iterator[Progress | Recording]:
+        try:
+            while True:
+                yield Progress(stage="profile", workload_index=0, workload_count=1, done=1, total=4)
+        finally:
+            closed.append(True)
+
+    updates = run_live(record, Workload(), KnownMachine(), guess=None, shows_old=False)
+    next(updates)
+    updates.close()  # type: ignore[attr-defined]
+    assert closed == [True]
+
+
+def test_gallery_starts_with_the_tutorial_and_leaves_out_what_it_cannot_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, sample in (("a_naive", "naive"), ("tutorial_sdpa_auto", "cudnn")):
+        (tmp_path / f"{name}.recording.json.gz").write_bytes(write_recording(build_sample(sample)))
+    (tmp_path / "broken.recording.json.gz").write_bytes(b"not gzip")
+    (tmp_path / "notes.txt").write_text("not a recording")
+    gallery = read_gallery(tmp_path)
+    assert [entry.slug for entry in gallery] == ["tutorial_sdpa_auto", "a_naive"]
+    assert "broken" in caplog.text
+    assert read_gallery(tmp_path / "missing") == ()
+
+
+def test_a_downloaded_recording_opens_as_the_same_report(tmp_path: Path) -> None:
+    recording = build_sample("cudnn")
+    assert open_file(write_recording(recording)).recording == recording
+
+
+def test_downloads_are_written_and_old_ones_removed() -> None:
+    analysis = open_file(write_recording(build_sample("naive")))
+    first, second = write_files(analysis), write_files(analysis)
+    assert set(first) == set(second)
+    assert first["report_json"].parent != second["report_json"].parent
+    assert all(path.stat().st_size for path in first.values())
+
+
+def test_device_facts_keep_what_the_rules_need() -> None:
+    facts = build_device_facts(H200_ENVIRONMENT)
+    assert (facts.kind, facts.compute_capability, facts.torch_version) == ("cuda", (9, 0), (2, 11))
+    assert build_device_facts(Environment(device="cpu", device_name="CPU", torch="")).kind == "cpu"

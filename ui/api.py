@@ -1,0 +1,126 @@
+"""The Gradio endpoints: plain JSON in, the same report out that the page and the command line show."""
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+from gradio.data_classes import FileData
+from pydantic import TypeAdapter
+
+from attention.backends import Decision
+from attention.validation import WORKLOAD_FIELDS, WorkloadField, parse_workload
+from attention.workload import InvalidWorkload, Workload
+from profiling.recording import Environment, Recorder, RunRequest
+from profiling.report import Analysis, analyze_recording
+from profiling.report_schema import write_report
+from profiling.trace.parse import InvalidTrace
+from ui.brought_file import open_file
+from ui.live_run import collect_recording
+from ui.machine_facts import KnownMachine
+from ui.panels.downloads import write_files
+
+Json = dict[str, Any]
+_TYPES: dict[str, type] = {"int": int, "float": float, "choice": str}
+_DECISIONS = TypeAdapter(tuple[Decision, ...])
+_ENVIRONMENT = TypeAdapter(Environment)
+
+
+def add_endpoints(record: Recorder, machine: KnownMachine, *, concurrency_limit: int | None) -> None:
+    """Adds /profile, /check, /environment and /analyze to the Blocks that is being built."""
+    device: dict[str, Any] = {"concurrency_id": "device", "concurrency_limit": concurrency_limit}
+
+    def profile(*values: object) -> tuple[Json, list[Json]]:
+        recording = collect_recording(record, RunRequest(workloads=(_parse(values),)), machine)
+        return _answer(analyze_recording(recording))
+
+    def check(*values: object) -> list[Json]:
+        recording = collect_recording(record, RunRequest(workloads=(_parse(values),), depth="check"), machine)
+        if recording.failures and not recording.decisions:
+            raise _error(recording.failures[0].message)
+        decisions: list[Json] = _DECISIONS.dump_python(recording.decisions, mode="json")
+        return decisions
+
+    def environment() -> Json:
+        """The machine that runs the workloads: device, versions, clocks and flags."""
+        recording = collect_recording(record, RunRequest(workloads=(), depth="environment"), machine)
+        if recording.environment is None:
+            raise _error(recording.failures[0].message if recording.failures else "the machine was not recorded")
+        facts: Json = _ENVIRONMENT.dump_python(recording.environment, mode="json")
+        return facts
+
+    _name(profile, "Runs one attention call under the profiler and returns its report and every download.")
+    _name(check, "Asks every backend whether it takes this attention call, and returns each one's verdict and reason.")
+    gr.api(profile, api_name="profile", **device)
+    gr.api(check, api_name="check", **device)
+    gr.api(environment, api_name="environment", **device)
+    _add_analyze()
+
+
+def _add_analyze() -> None:
+    # A file component and not gr.api: it is what makes sure that a path was uploaded and is not the server's own.
+    with gr.Row(visible=False):
+        file = gr.File(label="file", type="filepath")
+        report = gr.JSON(label="report")
+        files = gr.Files(label="files")
+        button = gr.Button()
+    button.click(_analyze, inputs=file, outputs=[report, files], api_name="analyze", show_progress="hidden")
+
+
+def _analyze(file: str | None) -> tuple[Json, list[str]]:
+    """Reads a torch.profiler trace or a recording, without a GPU, and returns its report and downloads."""
+    if file is None:
+        raise _error("file='' is empty; give a .json or .json.gz trace of torch.profiler.")
+    try:
+        analysis = open_file(Path(file).read_bytes())
+    except InvalidTrace as problem:
+        raise _error(str(problem)) from problem
+    return json.loads(write_report(analysis.report)), [str(path) for path in write_files(analysis).values()]
+
+
+def _answer(analysis: Analysis) -> tuple[Json, list[Json]]:
+    files = [FileData(path=str(path), orig_name=path.name).model_dump() for path in write_files(analysis).values()]
+    return json.loads(write_report(analysis.report)), files
+
+
+def _parse(values: tuple[object, ...]) -> Workload:
+    """The workload of an endpoint's arguments, which stand in WORKLOAD_FIELDS order."""
+    try:
+        return parse_workload({field.name: value for field, value in zip(WORKLOAD_FIELDS, values, strict=True)})
+    except InvalidWorkload as problem:
+        raise _error(str(problem)) from problem
+
+
+def _error(message: str) -> gr.Error:
+    """The one-line message, kept whole on its way to the caller and out of the server's log."""
+    return gr.Error(message, print_exception=False)
+
+
+def _name(endpoint: Callable[..., Any], summary: str) -> None:
+    """Gives ``endpoint`` the workload fields as its named parameters, because Gradio reads them off the signature."""
+    parameters = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=field.default,
+            annotation=_annotation(field),
+        )
+        for field in WORKLOAD_FIELDS
+    ]
+    returned = inspect.signature(endpoint).return_annotation
+    endpoint.__signature__ = inspect.Signature(parameters, return_annotation=returned)  # type: ignore[attr-defined]
+    endpoint.__annotations__ = {item.name: item.annotation for item in parameters} | {"return": returned}
+    described = [f"    {field.name}: {_describe(field)}" for field in WORKLOAD_FIELDS]
+    endpoint.__doc__ = "\n".join([summary, "", "Parameters:", *described])
+
+
+def _annotation(field: WorkloadField) -> Any:
+    base = _TYPES[field.kind]
+    return base | None if field.default is None else base
+
+
+def _describe(field: WorkloadField) -> str:
+    choices = f"; one of {', '.join(field.choices)}" if field.choices else ""
+    return f"{field.help}{choices}"

@@ -1,0 +1,169 @@
+"""The verdict strip: what ran, what it cost, whether it was right, in one line of figures."""
+
+from dataclasses import dataclass
+
+from profiling.clocks import device_clock, noise_ns
+from profiling.format import (
+    THIN_SPACE,
+    format_bytes,
+    format_count,
+    format_duration,
+    format_error,
+    format_ratio,
+    format_spread,
+)
+from profiling.headline import worst_delta
+from profiling.report_schema import LatencySummary, Report
+from ui.guess import score_guess
+from ui.markup import Markup, element
+from ui.view import RunView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """One figure. ``tone`` colours the detail, which says the same in words."""
+
+    label: str
+    value: str
+    spread: str = ""
+    details: tuple[str, ...] = ()
+    tone: str = ""
+
+
+def render_strip(view: RunView) -> Markup:
+    """The strip as HTML; empty where the run was refused, for then there is no number to show."""
+    if view.was_refused:
+        return Markup("")
+    return element("dl", *(_render_tile(tile) for tile in build_tiles(view)), class_="strip att", aria_label="verdict")
+
+
+def build_tiles(view: RunView) -> tuple[Tile, ...]:
+    """The tiles in reading order. What a trace of someone's own cannot have gets no tile."""
+    report = view.analysis.report
+    tiles = [_ran(report), *_times(report), _items(view)]
+    if report.workload is not None:
+        tiles += [_memory(report), _error(report)]
+    return (*tiles, _health(report))
+
+
+def _render_tile(tile: Tile) -> Markup:
+    # A number and its unit are one word.
+    value = element("span", tile.value, class_="figure") if THIN_SPACE in tile.value else tile.value
+    spread = element("span", f" {tile.spread}", class_="spread") if tile.spread else None
+    details = (element("dd", detail, class_=f"detail {tile.tone}".strip()) for detail in tile.details)
+    return element("div", element("dt", tile.label), element("dd", value, spread, class_="value"), *details)
+
+
+def _ran(report: Report) -> Tile:
+    observed = report.observed_backend
+    seen = observed.family if observed else "not observed"
+    asked = report.requested_backend
+    value = seen if asked is None else f"{asked.removeprefix('sdpa_')} → {seen}"
+    details = [f"predicted {report.predicted_backend}"] if report.predicted_backend else []
+    if asked is not None and not report.predicted_backend:
+        details.append("prediction not recorded")
+    if observed:
+        names = f"{len(observed.evidence)} {'name' if len(observed.evidence) == 1 else 'names'}"
+        details.append(
+            "no name in the trace tells" if observed.confidence == "unknown" else f"{observed.confidence} by {names}"
+        )
+    return Tile(label="ran" if asked else "observed", value=value, details=tuple(details))
+
+
+def _times(report: Report) -> list[Tile]:
+    latency = report.latency
+    tiles = []
+    device = device_clock(report)
+    tiles.append(_wall_on_cpu(report) if device is None else _clock("device time", device))
+    if latency.submission is not None and device is not None:
+        margin = latency.submission.median_ns - device.median_ns
+        noise = noise_ns(device, latency.submission)
+        bound = "▲ host-bound" if margin > noise else "device-bound" if margin < -noise else "even within the noise"
+        tiles.append(
+            Tile(
+                label="submission time",
+                value=format_duration(latency.submission.median_ns),
+                spread=format_spread(latency.submission.iqr_ns, beside_ns=latency.submission.median_ns),
+                details=(bound,),
+                tone="warn" if margin > noise else "",
+            )
+        )
+    return tiles
+
+
+def _clock(label: str, clock: LatencySummary) -> Tile:
+    method = clock.method + (f", L2 {clock.l2}" if clock.l2 else "")
+    return Tile(
+        label=label,
+        value=format_duration(clock.median_ns),
+        # A mean of one number has no spread; ± 0 would claim one.
+        spread=format_spread(clock.iqr_ns, beside_ns=clock.median_ns) if clock.iqr_ns else "",
+        details=(f"{method}; n = {format_count(clock.count)}",),
+    )
+
+
+def _wall_on_cpu(report: Report) -> Tile:
+    if report.latency.wall is not None:
+        return _clock("wall time", report.latency.wall)
+    return Tile(label="device time", value="not recorded", details=("the trace holds no device activity",))
+
+
+def _items(view: RunView) -> Tile:
+    report = view.analysis.report
+    items = report.device_items_per_step
+    if items is None:
+        on_cpu = report.environment is not None and report.environment.device == "cpu"
+        why = "no device activity was recorded; this ran on the CPU" if on_cpu else "no device activity was recorded"
+        return Tile(label="kernels a step", value="none", details=(why,))
+    extra = [
+        f"+ {format_count(count)} {name}"
+        for name, count in (("memcpy", items.memcpy), ("memset", items.memset))
+        if count
+    ]
+    score = score_guess(view)
+    details = (*extra, *((score.short,) if score else ()))
+    return Tile(label="kernels a step", value=format_count(items.kernels), details=details)
+
+
+def _memory(report: Report) -> Tile:
+    memory = report.memory
+    if memory is None:
+        return Tile(label="peak memory", value="not recorded")
+    if memory.peak_bytes is None:
+        return Tile(label="peak memory", value="not recorded", details=("this device keeps no such count",))
+    return Tile(
+        label="peak memory",
+        value=format_bytes(memory.peak_bytes),
+        details=(f"{format_bytes(memory.materialized_bytes)} besides inputs and output",),
+    )
+
+
+def _error(report: Report) -> Tile:
+    delta = worst_delta(report)
+    if delta is None:
+        return Tile(label="worst error", value="not recorded", details=("correctness was not checked",))
+    if delta.max_abs_error is None:
+        return Tile(label="worst error", value="no finite element", details=(f"in {delta.tensor}",), tone="bad")
+    if not delta.error_budget:
+        return Tile(label="worst error", value=format_error(delta.max_abs_error), details=("not judged: no budget",))
+    share = format_ratio(delta.max_abs_error / delta.error_budget)
+    verdict = "✓ within budget" if delta.within_budget else "■ outside its budget"
+    return Tile(
+        label="worst error",
+        value=f"{share} budget",
+        details=(
+            f"{format_error(delta.max_abs_error)} of {format_error(delta.error_budget)} in {delta.tensor}",
+            verdict,
+        ),
+        tone="good" if delta.within_budget else "bad",
+    )
+
+
+def _health(report: Report) -> Tile:
+    health = report.trace_health
+    if health is None:
+        return Tile(label="trace", value="not recorded")
+    mark, tone = {"ok": ("✓", "good"), "suspect": ("▲", "warn"), "unusable": ("■", "bad")}[health.status]
+    linked = f"{format_count(health.linked_kernels)} device items linked to {format_count(health.launches)} launches"
+    problems = tuple(f"{problem.kind} × {format_count(problem.count)}" for problem in health.problems)
+    return Tile(label="trace", value=f"{mark} {health.status}", details=(*problems, linked), tone=tone)

@@ -1,0 +1,276 @@
+"""The page: form on the left, one report on the right, and the events between them."""
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from attention.validation import default_fields, parse_workload
+from attention.workload import InvalidWorkload
+from profiling.recording import Progress, Recorder, RunRequest
+from profiling.trace.parse import InvalidTrace
+from profiling.zero_gpu import on_zero_gpu
+from ui.api import add_endpoints
+from ui.brought_file import open_file
+from ui.components.notice import render_message
+from ui.components.origin import render_top_bar
+from ui.components.progress import render_progress
+from ui.gallery import GalleryEntry, read_gallery
+from ui.guess import parse_guess
+from ui.live_run import collect_recording, run_live
+from ui.machine_facts import KnownMachine
+from ui.markup import Markup, element
+from ui.panels import downloads
+from ui.presets import PRESETS
+from ui.report_view import ReportView, create_report_view, render_values
+from ui.sidebar import Sidebar, create_sidebar, render_note_values
+from ui.view import Origin, RunView
+from ui.workload_form import control_values, read_controls, render_problem
+
+_log = logging.getLogger(__name__)
+# Off ZeroGPU all device work is one group with room for one, so that runs never disturb each other's timing.
+DEVICE = "device"
+# A page that stays open this long loses its downloads; a reload brings them back.
+CACHE_S = 24 * 3600
+_CHOOSE = "choose a recorded run"
+
+
+def build_app(record: Recorder, *, recordings_folder: Path) -> gr.Blocks:
+    """The page. ``record`` owns the device; ``recordings_folder`` holds the runs that are shown before one is made."""
+    page = _Page(record, read_gallery(recordings_folder))
+    return page.blocks
+
+
+class _Page:
+    """Holds the components while the events between them are declared."""
+
+    def __init__(self, record: Recorder, gallery: tuple[GalleryEntry, ...]) -> None:
+        self.record = record
+        self.gallery = gallery
+        self.machine = KnownMachine()
+        self.asking = threading.Lock()
+        self.first = gallery[0].view() if gallery else None
+        with gr.Blocks(title="AttnScope", analytics_enabled=False, delete_cache=(3600, CACHE_S)) as self.blocks:
+            self.top_bar = gr.HTML(self._top_bar(), elem_id="top-bar", apply_default_css=False)
+            self.form: Sidebar = create_sidebar(default_fields("cuda"))
+            self.progress = gr.HTML("", elem_id="progress", apply_default_css=False)
+            with gr.Row(elem_id="sources"):
+                self.picker = gr.Dropdown(
+                    [(_CHOOSE, ""), *((entry.title, entry.slug) for entry in gallery)],
+                    value=gallery[0].slug if gallery else None,
+                    label="recorded runs",
+                    show_label=False,
+                    container=False,
+                    visible=bool(gallery),
+                    elem_id="gallery",
+                    scale=3,
+                )
+                self.upload = gr.UploadButton(
+                    "Open a trace or recording",
+                    file_types=[".json", ".gz"],
+                    size="sm",
+                    scale=1,
+                    min_width=190,
+                    elem_id="open-trace",
+                )
+            self.report: ReportView = create_report_view(self.first)
+            self.has_view = gr.State(self.first is not None)
+            self._connect_form()
+            self._connect_run()
+            self._connect_sources()
+            self._connect_load()
+            add_endpoints(record, self.machine, concurrency_limit=self._limit)
+
+    @property
+    def _limit(self) -> int | None:
+        """ZeroGPU gives each visitor a GPU of their own; elsewhere there is one device."""
+        return None if on_zero_gpu() else 1
+
+    def _top_bar(self) -> Markup:
+        return render_top_bar(self.machine.environment, space_id=os.environ.get("SPACE_ID"))
+
+    def _connect_form(self) -> None:
+        controls = self.form.controls
+        private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
+        gr.on(
+            [control.change for control in controls],
+            lambda *values: render_note_values(values, self.machine.environment),
+            inputs=controls,
+            outputs=self.form.notes,
+            trigger_mode="always_last",
+            **private,
+        )
+        presets = {preset.slug: preset for preset in PRESETS}
+        self.form.preset.input(
+            lambda slug: [presets[slug].summary_line(), *control_values(presets[slug].fields())],
+            inputs=self.form.preset,
+            outputs=[self.form.preset_summary, *controls],
+            **private,
+        )
+
+    def _connect_run(self) -> None:
+        form = self.form
+        outputs = [self.progress, self.top_bar, form.error, form.run, form.stop, self.has_view, self.picker]
+        outputs += self.report.components
+        waiting = form.run.click(
+            _show_waiting,
+            inputs=self.has_view,
+            outputs=[self.progress, form.run, form.stop],
+            api_visibility="private",
+            show_progress="hidden",
+            queue=False,
+        )
+        live = waiting.then(
+            self._run,
+            inputs=[self.has_view, form.guess, *form.controls],
+            outputs=outputs,
+            api_visibility="private",
+            show_progress="hidden",
+            concurrency_id=DEVICE,
+            concurrency_limit=self._limit,
+        )
+        live.then(
+            lambda *values: render_note_values(values, self.machine.environment),
+            inputs=form.controls,
+            outputs=form.notes,
+            api_visibility="private",
+            show_progress="hidden",
+            queue=False,
+        )
+        form.stop.click(
+            _show_stopped,
+            outputs=[self.progress, self.report.notices, form.run, form.stop],
+            cancels=[live],
+            api_visibility="private",
+            show_progress="hidden",
+            queue=False,
+        )
+
+    def _run(self, has_view: bool, guess: str | None, *values: object) -> Iterator[dict[Any, Any]]:
+        """Stages while the run goes, then every component of the new report."""
+        form = self.form
+        idle = {self.progress: "", form.run: gr.update(interactive=True), form.stop: gr.update(interactive=False)}
+        try:
+            workload = parse_workload(read_controls(values))
+            expected = parse_guess(guess)
+        except InvalidWorkload as problem:
+            yield idle | {form.error: render_problem(problem)}
+            return
+        try:
+            for update in run_live(self.record, workload, self.machine, guess=expected, shows_old=has_view):
+                if update.view is None:
+                    yield {self.progress: update.progress}
+                else:
+                    yield idle | {self.top_bar: self._top_bar()} | self._show(update.view, "")
+        except Exception:  # noqa: BLE001 - the recorder's own fault must not leave the page waiting for ever
+            _log.exception("the recorder broke off")
+            notice = render_message(
+                "The run broke off",
+                "This is a fault of the app and not of the workload; the server's log has the details.",
+                hint="Press Run live to try again; if it stays, report it with the workload.",
+            )
+            yield idle | {self.report.notices: notice}
+
+    def _connect_sources(self) -> None:
+        outputs = [self.has_view, self.picker, *self.report.components]
+        entries = {entry.slug: entry for entry in self.gallery}
+        self.picker.input(
+            lambda slug: self._show(entries[slug].view(), slug) if slug else {self.has_view: gr.skip()},
+            inputs=self.picker,
+            outputs=outputs,
+            api_visibility="private",
+            show_progress="hidden",
+        )
+        self.upload.upload(
+            self._open_trace, inputs=self.upload, outputs=outputs, api_visibility="private", show_progress="hidden"
+        )
+
+    def _open_trace(self, path: str) -> dict[Any, Any]:
+        name = Path(path).name
+        try:
+            analysis = open_file(Path(path).read_bytes())
+        except InvalidTrace as problem:
+            return {
+                self.report.notices: render_message(
+                    f"{name} was not opened",
+                    str(problem),
+                    hint="Give a trace that torch.profiler wrote (.json or .json.gz), or a recording from Downloads.",
+                )
+            }
+        view = RunView(analysis=analysis, origin=Origin(kind="opened", title=name))
+        return self._show(view, "")
+
+    def _show(self, view: RunView, slug: str) -> dict[Any, Any]:
+        """Every component of one report; ``slug`` names its gallery entry, if it is one."""
+        shown = dict(zip(self.report.components, render_values(view), strict=True))
+        return {self.has_view: True, self.picker: slug} | shown
+
+    def _connect_load(self) -> None:
+        """Ask the machine who it is, and begin with a case that fits it."""
+        if self.first is not None:
+            # Gradio removes served files after CACHE_S, and these were made when the server started.
+            first = self.first
+            self.blocks.load(
+                lambda: list(downloads.PANEL.render(first)),
+                outputs=list(self.report.downloads),
+                api_visibility="private",
+                show_progress="hidden",
+                queue=False,
+            )
+        if on_zero_gpu():
+            return  # it would cost every visitor a part of their GPU time
+        form = self.form
+        private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+        known = self.blocks.load(self._ask_machine, outputs=self.top_bar, concurrency_limit=None, **private)
+        known.then(
+            self._fit_form,
+            inputs=[form.preset, *form.controls],
+            outputs=[form.preset, form.preset_summary, *form.controls],
+            queue=False,
+            **private,
+        ).then(
+            lambda *values: render_note_values(values, self.machine.environment),
+            inputs=form.controls,
+            outputs=form.notes,
+            queue=False,
+            **private,
+        )
+
+    def _ask_machine(self) -> Markup:
+        # The lock and not the device's group: once the machine is known, a new visitor must not wait behind a run.
+        with self.asking:
+            if self.machine.environment is None:
+                request = RunRequest(workloads=(), depth="environment")
+                collect_recording(self.record, request, self.machine)
+        return self._top_bar()
+
+    def _fit_form(self, preset: str, *values: object) -> list[Any]:
+        """On a CPU the form starts from the small case, unless the visitor has already changed something."""
+        untouched = list(values) == control_values(default_fields("cuda"))
+        environment = self.machine.environment
+        if not untouched or environment is None or environment.device != "cpu":
+            return [gr.skip()] * (2 + len(values))
+        small = next(entry for entry in PRESETS if entry.slug == "small")
+        note = element(
+            "span",
+            "This machine has no GPU, so the form starts from a case that ends in seconds on a CPU.",
+            class_="form-note att",
+        )
+        return [small.slug, note, *control_values(small.fields())]
+
+
+def _show_waiting(has_view: bool) -> list[Any]:
+    waiting = Progress(stage="queue", workload_index=0, workload_count=1, done=0, total=1)
+    shown = render_progress(waiting, run="waiting", elapsed_ms=0, shows_old=has_view)
+    return [shown, gr.update(interactive=False), gr.update(interactive=True)]
+
+
+def _show_stopped() -> list[Any]:
+    notice = render_message(
+        "Stopped", "The run was ended and nothing of it was kept. What stands below is older.", calm=True
+    )
+    return ["", notice, gr.update(interactive=True), gr.update(interactive=False)]

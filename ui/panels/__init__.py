@@ -1,0 +1,28 @@
+"""The tabs of a report, in the order in which the page shows them."""
+
+from ui.panels import (
+    backends,
+    correctness,
+    downloads,
+    environment,
+    kernels,
+    memory,
+    operators,
+    summary,
+    timeline,
+)
+from ui.panels.panel import Panel
+
+PANELS: tuple[Panel, ...] = (
+    summary.PANEL,
+    kernels.PANEL,
+    operators.PANEL,
+    timeline.PANEL,
+    correctness.PANEL,
+    memory.PANEL,
+    backends.PANEL,
+    environment.PANEL,
+    downloads.PANEL,
+)
+
+__all__ = ["PANELS", "Panel"]

@@ -1,0 +1,71 @@
+"""Experiments worth starting from. Each names the fields it sets; every other field takes its default."""
+
+from dataclasses import dataclass
+
+from attention.validation import CPU_DEFAULTS, default_fields
+from attention.workload import Scalar
+from ui.markup import Markup, element
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """``summary`` says in one line what to look for."""
+
+    slug: str
+    title: str
+    summary: str
+    changes: dict[str, Scalar | None]
+
+    def fields(self) -> dict[str, Scalar | None]:
+        """The value of every field."""
+        return default_fields("cuda") | self.changes
+
+    def summary_line(self) -> Markup:
+        """The summary as the form shows it."""
+        return element("span", self.summary, class_="form-note att quiet")
+
+
+PRESETS: tuple[Preset, ...] = (
+    Preset(
+        slug="tutorial",
+        title="Tutorial: B8 H16 S1024 D64",
+        summary="the case that most attention traces are explained with; which backend does auto pick here?",
+        changes={},
+    ),
+    Preset(
+        slug="small",
+        title="Small: seconds on a CPU",
+        summary="small enough for two CPU cores, with the type that a CPU computes in",
+        changes=CPU_DEFAULTS,
+    ),
+    Preset(
+        slug="naive",
+        title="Naive: count the kernels",
+        summary="matmul, scale, mask, softmax, matmul: five kernels, or is there one more item?",
+        changes={"backend": "naive"},
+    ),
+    Preset(
+        slug="refusal",
+        title="Refusal: flash in float32",
+        summary="a pinned backend that says no; the message is the result",
+        changes={"backend": "sdpa_flash", "dtype": "float32"},
+    ),
+    Preset(
+        slug="gqa",
+        title="Grouped heads: 16 query, 4 key/value",
+        summary="grouped-query attention; not every backend takes it",
+        changes={"kv_heads": 4},
+    ),
+    Preset(
+        slug="decode",
+        title="Decode: one query row, 4096 keys",
+        summary="one new token against a cache; almost no work, so the host decides",
+        changes={"seq_len_q": 1, "seq_len_kv": 4096, "mask": "none"},
+    ),
+    Preset(
+        slug="long",
+        title="Long: S8192 D128",
+        summary="where a score matrix would take gigabytes and fused kernels pay most",
+        changes={"batch_size": 1, "seq_len_q": 8192, "seq_len_kv": 8192, "head_dim": 128},
+    ),
+)

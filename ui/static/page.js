@@ -1,0 +1,96 @@
+// The page's own interactions; everything is delegated, because Gradio replaces the panels' HTML at each run.
+(() => {
+  const parse = (text) => text.split(" ").filter(Boolean).map(Number);
+  let selection = [];
+
+  function sortTable(button) {
+    const heading = button.closest("th"), table = button.closest("table"), body = table.tBodies[0];
+    const column = Number(button.dataset.column), numeric = heading.classList.contains("number");
+    // The first click on numbers shows the largest first.
+    const current = heading.getAttribute("aria-sort");
+    const order = current ? (current === "ascending" ? "descending" : "ascending") : numeric ? "descending" : "ascending";
+    for (const other of table.querySelectorAll("th")) other.removeAttribute("aria-sort");
+    heading.setAttribute("aria-sort", order);
+    const sign = order === "ascending" ? 1 : -1;
+    const rows = [...body.rows].sort((a, b) => {
+      const x = a.cells[column].dataset.sort, y = b.cells[column].dataset.sort;
+      if (x === "" || y === "") return (x === "") - (y === "");
+      return sign * (numeric ? Number(x) - Number(y) : x.localeCompare(y));
+    });
+    body.append(...rows);
+  }
+
+  function markRows() {
+    for (const row of document.querySelectorAll("tr[data-items]")) {
+      const hit = selection.length > 0 && parse(row.dataset.items).some((item) => selection.includes(item));
+      row.setAttribute("aria-selected", String(hit));
+    }
+  }
+
+  function select(items) {
+    document.dispatchEvent(new CustomEvent("attnscope:select", { detail: { items, from: "page" } }));
+  }
+
+  function openTab(slug) {
+    const tab = document.getElementById(`tab-${slug}-button`);
+    if (tab) tab.click();
+  }
+
+  async function copy(button) {
+    const text = button.dataset.copy;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      // No clipboard permission, as in a frame: the old way still works inside a click.
+      const area = document.createElement("textarea");
+      area.value = text;
+      document.body.appendChild(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+    button.textContent = "copied";
+    setTimeout(() => { button.textContent = "copy"; }, 1200);
+  }
+
+  document.addEventListener("attnscope:select", (event) => { selection = event.detail.items; window.attnscopeSelection = selection; markRows(); });
+
+  document.addEventListener("click", (event) => {
+    const target = event.target instanceof Element ? event.target : null;
+    if (!target) return;
+    const sort = target.closest(".sort-button"), copyButton = target.closest(".copy-button");
+    const show = target.closest("[data-show-items]"), open = target.closest("[data-open-tab]");
+    const row = target.closest("tr[data-items]");
+    if (sort) sortTable(sort);
+    else if (copyButton) copy(copyButton);
+    else if (show) { openTab("timeline"); select(parse(show.dataset.showItems)); }
+    else if (open) openTab(open.dataset.openTab);
+    else if (row) select(row.getAttribute("aria-selected") === "true" ? [] : parse(row.dataset.items));
+  });
+
+  document.addEventListener("keydown", (event) => {
+    const row = event.target instanceof Element ? event.target : null;
+    if (!row || !row.matches("tr[data-items]")) return;
+    if (event.key === "Enter" || event.key === " ") { event.preventDefault(); row.click(); }
+  });
+
+  // On a narrow screen the form is a drawer, and the report is what a visitor came for: it starts closed.
+  const narrow = window.matchMedia("(max-width: 768px)");
+  const closing = setInterval(() => {
+    const drawer = document.querySelector(".sidebar");
+    if (!drawer) return;
+    clearInterval(closing);
+    if (narrow.matches && drawer.classList.contains("open")) drawer.querySelector(".toggle-button").click();
+  }, 50);
+
+  // Elapsed time runs here, so that it moves between two messages of the server.
+  setInterval(() => {
+    const running = document.querySelector(".running [data-run]");
+    if (!running) return;
+    if (running.dataset.run !== window.attnscopeRun) {
+      window.attnscopeRun = running.dataset.run;
+      window.attnscopeRunStart = performance.now() - Number(running.dataset.elapsedMs);
+    }
+    running.textContent = ((performance.now() - window.attnscopeRunStart) / 1000).toFixed(1) + "\u2009s";
+  }, 100);
+})();

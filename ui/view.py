@@ -1,0 +1,33 @@
+"""What one page shows: an analysis, where it came from, and the visitor's guess."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from profiling.report import Analysis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a report came from; ``title`` names a gallery entry or an opened file."""
+
+    kind: Literal["recorded", "live", "opened"]
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """One report on the page. ``guess``: kernels per step that the visitor expected, None when they did not say."""
+
+    analysis: Analysis
+    origin: Origin
+    guess: float | None = None
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the trace holds any device activity."""
+        return bool(self.analysis.trace and self.analysis.trace.device_items)
+
+    @property
+    def was_refused(self) -> bool:
+        """Whether the chosen backend turned the workload down."""
+        return any(failure.kind == "refused" for failure in self.analysis.report.failures)
