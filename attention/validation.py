@@ -109,6 +109,20 @@ def default_fields(device: str) -> dict[str, Scalar | None]:
     return defaults | CPU_DEFAULTS if device == "cpu" else defaults
 
 
+# Left out, a field follows the one that a plain self-attention call shares it with.
+FOLLOWS = {"kv_heads": "num_heads", "seq_len_kv": "seq_len_q"}
+
+
+def complete_fields(given: Mapping[str, object], device: str) -> dict[str, object]:
+    """``given`` with every field that was left out, or is None: the device's default, or what it follows."""
+    present = {name: value for name, value in given.items() if value is not None}
+    fields: dict[str, object] = {**default_fields(device), **present}
+    for name, leader in FOLLOWS.items():
+        if name not in present:
+            fields[name] = fields[leader]
+    return fields
+
+
 def parse_workload(fields: Mapping[str, object]) -> Workload:
     """The workload that ``fields`` describe; values may be text, fields left out or None take the default.
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from attention.cost import inputs_bytes
 from attention.workload import DType, Workload
 from profiling.recording import Environment, RunRequest, Schedule
 from profiling.timing import CLOCK_LIMIT_S, CPU_CLOCK_LIMIT_S, SAMPLES_LEAST, SAMPLES_MOST
@@ -19,6 +20,8 @@ Depth = Literal["environment", "check", "record"]
 ENVIRONMENT_S = 0.1
 # Inputs, and asking each SDPA backend for its refusal: 0.03 to 0.15 s on two CPU cores.
 DECISIONS_S = 0.15
+# Drawing query, key and value on the CPU, rounding and copying them: 0.15 to 0.26 s for 25 M elements.
+INPUTS_S_PER_ELEMENT = 1e-8
 # Profiler start and stop, and writing, reading and compressing the trace: a whole run of a shape too small to
 # matter takes 0.15 to 0.4 s on two CPU cores, its decisions included.
 PROFILE_S = 0.2
@@ -44,8 +47,9 @@ MATH_SCORE_PASSES = 12
 # Of the float64 reference: products, scale, mask, softmax and the comparison, each reading and writing.
 REFERENCE_SCORE_PASSES = 10
 
-# A worker forked for a first call on ZeroGPU: fork, CUDA context and first profile took 5.2 s on an H200.
-ZERO_GPU_COLD_START_S = 5.2
+# A worker forked for a first call on ZeroGPU: fork, CUDA context, cuDNN and the first profile took 5.2 s on one
+# H200 and 8.0 s on another, where the first profile alone took 5.3 s.
+ZERO_GPU_COLD_START_S = 9.0
 # Reserved seconds that run out abort the run; unused ones cost the visitor nothing but a stricter quota check.
 ZERO_GPU_MARGIN = 1.5
 # A duration of a day or more would lose its days: the scheduler's client sends ``timedelta.seconds``.
@@ -108,7 +112,8 @@ def _record_seconds(workload: Workload, environment: Environment | None, schedul
     # One clock around the call on a CPU; on a GPU one pass for submission and wall, one of graph replays.
     clocks_s = _clock_seconds(call_s, CPU_CLOCK_LIMIT_S) if on_cpu else 2 * _clock_seconds(call_s, CLOCK_LIMIT_S)
     first_call_s = 0.0 if on_cpu else CUDA_FIRST_CALL_S.get(workload.backend, SLOWEST_FIRST_CALL_S)
-    return PROFILE_S + first_call_s + calls * call_s + clocks_s + _reference_seconds(workload, rates)
+    inputs_s = INPUTS_S_PER_ELEMENT * inputs_bytes(workload) / workload.dtype.itemsize
+    return PROFILE_S + inputs_s + first_call_s + calls * call_s + clocks_s + _reference_seconds(workload, rates)
 
 
 def _clock_seconds(call_s: float, limit_s: float) -> float:

@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Literal
 
 from attention.backends import DeviceFacts
+from attention.workload import InvalidWorkload
 from profiling.recording import Environment
 
 NVIDIA_SMI_LIMIT_S = 5.0
+# What the rules assume where a version cannot be read: the one that ZeroGPU offers.
+UNKNOWN_TORCH = (2, 11)
 
 
 def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> Literal["cpu", "cuda"]:
     """``wanted``, with auto resolved to the GPU where there is one.
 
     Raises:
-        ValueError: a GPU was asked for and torch sees none.
+        InvalidWorkload: a GPU was asked for and torch sees none.
     """
     import torch
 
@@ -28,7 +31,7 @@ def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> Literal["cpu", "cud
     if torch.cuda.is_available():
         return "cuda"
     if wanted == "cuda":
-        raise ValueError("device=cuda was asked for and torch sees no GPU; choose cpu or auto.")
+        raise InvalidWorkload("device", wanted, "is not here: torch sees no GPU", "choose cpu or auto")
     return "cpu"
 
 
@@ -83,25 +86,20 @@ def _add_gpu(host: Environment) -> Environment:
 
 def build_device_facts(environment: Environment) -> DeviceFacts:
     """What the backends' rules may know of this machine."""
+    version = parse_torch_version(environment.torch)
     return DeviceFacts(
         kind=environment.device,
         name=environment.device_name,
         compute_capability=environment.compute_capability,
         total_memory_bytes=environment.total_memory_bytes,
-        torch_version=parse_torch_version(environment.torch),
+        torch_version=version or UNKNOWN_TORCH,
     )
 
 
-def parse_torch_version(version: str) -> tuple[int, int]:
-    """Major and minor of ``2.11.0+cu130``.
-
-    Raises:
-        ValueError: not a version.
-    """
+def parse_torch_version(version: str) -> tuple[int, int] | None:
+    """Major and minor of ``2.11.0+cu130``; None where the text is no version."""
     match = re.match(r"(\d+)\.(\d+)", version)
-    if match is None:
-        raise ValueError(f"torch version {version!r} has no major.minor")
-    return int(match[1]), int(match[2])
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def read_revision(folder: Path) -> str | None:

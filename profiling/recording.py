@@ -215,8 +215,13 @@ def parse_recording(data: bytes) -> Recording:
     """The recording that ``write_recording`` wrote.
 
     Raises:
-        ValueError: not a recording of this format.
+        ValueError: not a recording of this format, or larger than the reader's limit.
     """
-    recording = _adapter().validate_json(gzip.decompress(data))
+    from profiling.trace.repair import ProblemLog, expand
+
+    recording = _adapter().validate_json(expand(data, ProblemLog()))
+    if recording.format_version > FORMAT_VERSION:
+        newer = f"recording format {recording.format_version} is newer than this app's {FORMAT_VERSION}"
+        raise ValueError(f"{newer}; update the app or record again.")
     assert isinstance(recording, Recording)
     return recording

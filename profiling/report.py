@@ -8,7 +8,7 @@ from attention.workload import Workload
 from profiling.answers import build_answers
 from profiling.findings import evaluate_rules
 from profiling.observed import build_observed_backend
-from profiling.recording import Failure, Latency, LedgerEntry, Recording
+from profiling.recording import Failure, Latency, LedgerEntry, Recording, parse_recording
 from profiling.report_schema import Cost, LatencyReport, Report
 from profiling.roofline import build_roofline
 from profiling.statistics import (
@@ -60,6 +60,23 @@ def analyze_trace(data: bytes, label: str = "attn_fwd") -> Analysis:
     recording = Recording(label=label, trace_gz=data)
     trace = read_trace(data, label=label)
     return Analysis(recording=recording, trace=trace, report=build_report(recording, trace))
+
+
+def analyze_file(data: bytes) -> Analysis:
+    """The analysis of a file that someone brings: a profiler trace, or a recording that this app wrote.
+
+    Raises:
+        InvalidTrace: the bytes are neither.
+    """
+    try:
+        # First, because reading a trace bounds what the file may expand to.
+        return analyze_trace(data)
+    except InvalidTrace as problem:
+        try:
+            recording = parse_recording(data)
+        except ValueError:
+            raise problem from None
+        return analyze_recording(recording)
 
 
 def build_report(recording: Recording, trace: Trace | None) -> Report:

@@ -10,21 +10,18 @@ import gradio as gr
 from gradio.data_classes import FileData
 from pydantic import TypeAdapter
 
-from attention.backends import Decision
-from attention.validation import WORKLOAD_FIELDS, WorkloadField, parse_workload
+from attention.validation import FOLLOWS, WORKLOAD_FIELDS, WorkloadField, complete_fields, parse_workload
 from attention.workload import InvalidWorkload, Workload
 from profiling.recording import Environment, Recorder, RunRequest
-from profiling.report import Analysis, analyze_recording
+from profiling.report import Analysis, analyze_file, analyze_recording
 from profiling.report_schema import write_report
 from profiling.trace.parse import InvalidTrace
-from ui.brought_file import open_file
 from ui.live_run import collect_recording
 from ui.machine_facts import KnownMachine
 from ui.panels.downloads import write_files
 
 Json = dict[str, Any]
 _TYPES: dict[str, type] = {"int": int, "float": float, "choice": str}
-_DECISIONS = TypeAdapter(tuple[Decision, ...])
 _ENVIRONMENT = TypeAdapter(Environment)
 
 
@@ -33,15 +30,12 @@ def add_endpoints(record: Recorder, machine: KnownMachine, *, concurrency_limit:
     device: dict[str, Any] = {"concurrency_id": "device", "concurrency_limit": concurrency_limit}
 
     def profile(*values: object) -> tuple[Json, list[Json]]:
-        recording = collect_recording(record, RunRequest(workloads=(_parse(values),)), machine)
+        recording = collect_recording(record, RunRequest(workloads=(_parse(values, machine),)), machine)
         return _answer(analyze_recording(recording))
 
-    def check(*values: object) -> list[Json]:
-        recording = collect_recording(record, RunRequest(workloads=(_parse(values),), depth="check"), machine)
-        if recording.failures and not recording.decisions:
-            raise _error(recording.failures[0].message)
-        decisions: list[Json] = _DECISIONS.dump_python(recording.decisions, mode="json")
-        return decisions
+    def check(*values: object) -> Json:
+        request = RunRequest(workloads=(_parse(values, machine),), depth="check")
+        return _as_json(analyze_recording(collect_recording(record, request, machine)))
 
     def environment() -> Json:
         """The machine that runs the workloads: device, versions, clocks and flags."""
@@ -52,7 +46,10 @@ def add_endpoints(record: Recorder, machine: KnownMachine, *, concurrency_limit:
         return facts
 
     _name(profile, "Runs one attention call under the profiler and returns its report and every download.")
-    _name(check, "Asks every backend whether it takes this attention call, and returns each one's verdict and reason.")
+    _name(
+        check,
+        "Asks every backend whether it takes this attention call; the report's decisions hold each verdict.",
+    )
     gr.api(profile, api_name="profile", **device)
     gr.api(check, api_name="check", **device)
     gr.api(environment, api_name="environment", **device)
@@ -74,21 +71,27 @@ def _analyze(file: str | None) -> tuple[Json, list[str]]:
     if file is None:
         raise _error("file='' is empty; give a .json or .json.gz trace of torch.profiler.")
     try:
-        analysis = open_file(Path(file).read_bytes())
+        analysis = analyze_file(Path(file).read_bytes())
     except InvalidTrace as problem:
         raise _error(str(problem)) from problem
-    return json.loads(write_report(analysis.report)), [str(path) for path in write_files(analysis).values()]
+    return _as_json(analysis), [str(path) for path in write_files(analysis).values()]
 
 
 def _answer(analysis: Analysis) -> tuple[Json, list[Json]]:
     files = [FileData(path=str(path), orig_name=path.name).model_dump() for path in write_files(analysis).values()]
-    return json.loads(write_report(analysis.report)), files
+    return _as_json(analysis), files
 
 
-def _parse(values: tuple[object, ...]) -> Workload:
-    """The workload of an endpoint's arguments, which stand in WORKLOAD_FIELDS order."""
+def _as_json(analysis: Analysis) -> Json:
+    report: Json = json.loads(write_report(analysis.report))
+    return report
+
+
+def _parse(values: tuple[object, ...], machine: KnownMachine) -> Workload:
+    """The workload of an endpoint's arguments, which stand in WORKLOAD_FIELDS order; None was left out."""
+    given = {field.name: value for field, value in zip(WORKLOAD_FIELDS, values, strict=True)}
     try:
-        return parse_workload({field.name: value for field, value in zip(WORKLOAD_FIELDS, values, strict=True)})
+        return parse_workload(complete_fields(given, machine.device))
     except InvalidWorkload as problem:
         raise _error(str(problem)) from problem
 
@@ -104,8 +107,8 @@ def _name(endpoint: Callable[..., Any], summary: str) -> None:
         inspect.Parameter(
             field.name,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=field.default,
-            annotation=_annotation(field),
+            default=None,
+            annotation=_TYPES[field.kind] | None,
         )
         for field in WORKLOAD_FIELDS
     ]
@@ -116,11 +119,7 @@ def _name(endpoint: Callable[..., Any], summary: str) -> None:
     endpoint.__doc__ = "\n".join([summary, "", "Parameters:", *described])
 
 
-def _annotation(field: WorkloadField) -> Any:
-    base = _TYPES[field.kind]
-    return base | None if field.default is None else base
-
-
 def _describe(field: WorkloadField) -> str:
     choices = f"; one of {', '.join(field.choices)}" if field.choices else ""
-    return f"{field.help}{choices}"
+    default = FOLLOWS.get(field.name, field.default)
+    return f"{field.help}{choices}" + ("" if default is None else f"; default {default} on a GPU")

@@ -12,10 +12,10 @@ import gradio as gr
 from attention.validation import default_fields, parse_workload
 from attention.workload import InvalidWorkload
 from profiling.recording import Progress, Recorder, RunRequest
+from profiling.report import analyze_file
 from profiling.trace.parse import InvalidTrace
 from profiling.zero_gpu import on_zero_gpu
 from ui.api import add_endpoints
-from ui.brought_file import open_file
 from ui.components.notice import render_message
 from ui.components.origin import render_top_bar
 from ui.components.progress import render_progress
@@ -192,7 +192,7 @@ class _Page:
     def _open_trace(self, path: str) -> dict[Any, Any]:
         name = Path(path).name
         try:
-            analysis = open_file(Path(path).read_bytes())
+            analysis = analyze_file(Path(path).read_bytes())
         except InvalidTrace as problem:
             return {
                 self.report.notices: render_message(

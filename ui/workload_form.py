@@ -12,10 +12,10 @@ from attention.masks import mask_of
 from attention.validation import FIELDS_BY_NAME, WORKLOAD_FIELDS, WorkloadField, check_memory, parse_workload
 from attention.workload import InvalidWorkload, Workload
 from profiling.budget import estimate_gpu_seconds
+from profiling.environment import build_device_facts
 from profiling.format import format_bytes, format_duration
 from profiling.recording import Environment
 from ui.components.mask_picture import render_mask_picture
-from ui.machine_facts import build_device_facts
 from ui.markup import Markup, element, text
 
 # Fields that stand on one line; those named in no row go under "advanced".

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("trace_path", metavar="TRACE", help="a profiler trace, .json or .json.gz")
+    what = "a profiler trace, .json or .json.gz, or a recording.json.gz of this app"
+    parser.add_argument("trace_path", metavar="TRACE", help=what)
     add_json_argument(parser, "the report")
     parser.add_argument("--bundle", metavar="DIR", help="write every download into this folder")
 
@@ -32,7 +33,7 @@ def _execute(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 
 def _read(path: Path) -> "Analysis":
-    from profiling.report import analyze_trace
+    from profiling.report import analyze_file
     from profiling.trace.parse import InvalidTrace
 
     try:
@@ -40,9 +41,9 @@ def _read(path: Path) -> "Analysis":
     except OSError as error:
         raise BadInput(f"TRACE={str(path)!r} cannot be read: {error.strerror}; name a trace file.") from error
     try:
-        return analyze_trace(data)
+        return analyze_file(data)
     except InvalidTrace as error:
-        raise BadInput(f"TRACE={str(path)!r} is not a trace: {error}") from error
+        raise BadInput(f"TRACE={str(path)!r} is neither a trace nor a recording: {error}") from error
 
 
 COMMAND = Command(

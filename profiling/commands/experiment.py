@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Literal, cast
 
 from attention.lookup import find_name
-from attention.validation import WORKLOAD_FIELDS, WorkloadField, default_fields, parse_workload
+from attention.validation import (
+    FOLLOWS,
+    WORKLOAD_FIELDS,
+    WorkloadField,
+    complete_fields,
+    default_fields,
+    parse_workload,
+)
 from attention.workload import InvalidWorkload, Workload
 from profiling.commands.command import BadInput, CommandFailed, Context
 from profiling.recording import Environment, Progress, Recording, RunRequest, Schedule
@@ -16,8 +23,6 @@ Device = Literal["auto", "cpu", "cuda"]
 DEVICES: tuple[Device, ...] = ("auto", "cpu", "cuda")
 # A trace grows with every step and viewers choke on large ones; more steps than this tell nothing new.
 MOST_STEPS = 20
-# Left out, a field follows the one that a plain self-attention call shares it with.
-FOLLOWS = {"kv_heads": "num_heads", "seq_len_kv": "seq_len_q"}
 _METAVARS = {"choice": "NAME", "int": "N", "float": "X"}
 
 
@@ -72,7 +77,7 @@ def resolve_workload(arguments: argparse.Namespace, context: Context) -> tuple[W
     if problems[0] is not None and all(problems):
         raise problems[0]
     found = read_environment(device, context).device
-    return parse_workload(_with_defaults(given, found)), found
+    return parse_workload(complete_fields(given, found)), found
 
 
 def read_environment(device: Device, context: Context) -> Environment:
@@ -172,17 +177,9 @@ def _given_fields(arguments: argparse.Namespace) -> dict[str, str]:
     return given
 
 
-def _with_defaults(given: Mapping[str, str], device: str) -> dict[str, object]:
-    fields: dict[str, object] = {**default_fields(device), **given}
-    for name, leader in FOLLOWS.items():
-        if name not in given:
-            fields[name] = fields[leader]
-    return fields
-
-
 def _problem(given: Mapping[str, str], device: str) -> InvalidWorkload | None:
     try:
-        parse_workload(_with_defaults(given, device))
+        parse_workload(complete_fields(given, device))
     except InvalidWorkload as problem:
         return problem
     return None

@@ -168,7 +168,7 @@ def test_the_written_command_gives_the_same_workload(
         ("analyze", ["TRACE", "--help"]),
         ("analyze /nowhere.json", ["TRACE='/nowhere.json'", "cannot be read", "No such file"]),
         (f"analyze {ROOT}", ["cannot be read", "directory"]),
-        (f"analyze {ROOT / 'pyproject.toml'}", ["pyproject.toml' is not a trace"]),
+        (f"analyze {ROOT / 'pyproject.toml'}", ["pyproject.toml' is neither a trace nor a recording"]),
     ],
 )
 def test_a_mistake_is_one_line_and_runs_nothing(
