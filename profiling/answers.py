@@ -19,7 +19,7 @@ WARM = "Was it warmed up?"
 KERNEL = "Which kernel dominates self device time?"
 OPERATOR = "Which operator dominates total time?"
 COPIES_AND_GAPS = "Do copies or gaps appear on the device?"
-CPU_WORK = "What work is left to the CPU?"
+CPU_WORK = "What work moved to the CPU?"
 
 # CUPTI's names of copies that cross between host and device: "Memcpy HtoD (Pageable -> Device)".
 _CROSSING = ("HtoD", "DtoH")
@@ -175,7 +175,8 @@ def _copies_and_gaps(report: Report, trace: Trace | None) -> Answer:
         evidence += [f"{kernel.short_name}: {_some(kernel.calls, 'call')}, {kernel.description}" for kernel in casts]
     activity = report.activity
     if activity is not None and activity.span_ns:
-        span = f"{format_duration(activity.span_ns)} between each step's first and last device item"
+        region = "each step's" if trace.steps else "the trace's"
+        span = f"{format_duration(activity.span_ns)} between {region} first and last device item"
         evidence.append(f"device busy for {format_duration(activity.busy_ns)} of {span}")
         if activity.idle_ns:
             idle = f"{format_duration(activity.idle_ns)} ({format_share(activity.idle_ns / activity.span_ns)})"
@@ -223,8 +224,11 @@ def _bound(device: LatencySummary, submission: LatencySummary) -> str:
         f"{format_duration(submission.median_ns)} to submit the call against {format_duration(device.median_ns)} on "
         "the device"
     )
-    if submission.median_ns - device.median_ns > noise_ns(device, submission):
+    margin, noise = submission.median_ns - device.median_ns, noise_ns(device, submission)
+    if margin > noise:
         return f"The host needs {times}: the run is host-bound."
+    if margin >= -noise:
+        return f"The host needs {times}: even within the noise, so neither is the limit alone."
     return f"The host needs {times}: submission hides behind device work when calls follow each other."
 
 

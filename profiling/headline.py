@@ -96,10 +96,22 @@ def _clock_fact(label: str, clock: LatencySummary) -> Fact:
 def _items_fact(report: Report) -> Fact:
     items, label = report.device_items_per_step, "device items a step"
     if items is None:
-        return Fact(label=label, value=NOT_RECORDED, method="no device activity was recorded")
+        return Fact(label=label, value=NOT_RECORDED, method=why_not_counted(report))
     kernels = f"{format_count(items.kernels)} {'kernel' if items.kernels == 1 else 'kernels'}"
     value = f"{kernels}, {format_count(items.memcpy)} memcpy, {format_count(items.memset)} memset"
     return Fact(label=label, value=value, method=f"by correlation inside {format_count(report.steps_recorded)} steps")
+
+
+def why_not_counted(report: Report) -> str:
+    """Why there are no device items a step: no step to count by is not the same as no device item."""
+    if report.trace_health is None:
+        return "no trace was recorded"
+    if report.kernels:
+        calls = sum(kernel.calls for kernel in report.kernels)
+        return f"no ProfilerStep span marks a step in this trace; {format_count(calls)} device items in all of it"
+    if report.environment is not None and report.environment.device == "cpu":
+        return "no device activity was recorded; this ran on the CPU"
+    return "no device activity was recorded"
 
 
 def _memory_fact(report: Report) -> Fact:

@@ -217,9 +217,16 @@ def parse_recording(data: bytes) -> Recording:
     Raises:
         ValueError: not a recording of this format, or larger than the reader's limit.
     """
+    from pydantic_core import from_json
+
     from profiling.trace.repair import ProblemLog, expand
 
-    recording = _adapter().validate_json(expand(data, ProblemLog()))
+    text = expand(data, ProblemLog())
+    # Every field has a default, so that without this any JSON object would be an empty recording.
+    found = from_json(text)
+    if not isinstance(found, dict) or "format_version" not in found:
+        raise ValueError("no format_version: not a recording")
+    recording = _adapter().validate_json(text)
     if recording.format_version > FORMAT_VERSION:
         newer = f"recording format {recording.format_version} is newer than this app's {FORMAT_VERSION}"
         raise ValueError(f"{newer}; update the app or record again.")

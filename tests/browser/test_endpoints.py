@@ -45,7 +45,7 @@ def test_bad_value_gets_the_one_line_message(client, endpoint: str, arguments: d
 
 
 def test_check_returns_every_backends_verdict(client) -> None:
-    decisions = client.predict(dtype="float32", api_name="/check")
+    decisions = client.predict(dtype="float32", api_name="/check")["decisions"]
     verdicts = {decision["backend"]: decision["verdict"] for decision in decisions}
     assert verdicts["sdpa_flash"] == "rejected"
     assert verdicts["sdpa_math"] == "accepted"

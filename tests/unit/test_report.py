@@ -32,6 +32,12 @@ def test_an_old_recording_gives_the_same_report(sample_recording: SampleRecordin
     assert analyze_recording(reopened).report == analyze_recording(recording).report
 
 
+def test_json_that_is_no_recording_is_refused_and_not_read_as_an_empty_one() -> None:
+    for text in (b'{"beach": true}', b"[]", b"3"):
+        with pytest.raises(ValueError, match="not a recording"):
+            parse_recording(text)
+
+
 def test_empty_recording_has_a_report_without_invented_numbers() -> None:
     report = analyze_recording(Recording()).report
     assert report.trace_health is None

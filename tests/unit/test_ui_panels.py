@@ -17,7 +17,7 @@ from ui.components.origin import render_origin
 from ui.components.verdict_strip import build_tiles, render_strip
 from ui.guess import score_guess
 from ui.markup import Markup, element, text
-from ui.panels import PANELS, correctness, kernels, memory, operators, summary
+from ui.panels import PANELS, correctness, kernels, latency, memory, operators, summary
 from ui.view import Origin, RunView
 
 SAMPLES = ("naive", "math", "efficient", "flash", "cudnn", "cpu_flash", "cpu_naive")
@@ -231,3 +231,28 @@ def test_guess_is_scored_and_explained(guess: int, mark: str) -> None:
 def test_no_guess_no_score() -> None:
     assert score_guess(view_of(build_sample("naive"))) is None
     assert score_guess(view_of(build_sample("cpu_flash"), guess=1)) is None
+
+
+def test_latency_draws_every_sample_of_every_clock_and_no_other() -> None:
+    recording = build_sample("cudnn")
+    figure = latency.build_figure(recording.latency)
+    assert figure is not None
+    drawn = {trace.name: tuple(round(1_000 * y) for y in trace.y) for trace in figure.data}
+    clocks = {"device time": "device", "submission time": "submission", "wall time": "wall"}
+    assert drawn == {name: getattr(recording.latency, field).samples_ns for name, field in clocks.items()}
+    assert figure.layout.yaxis.title.text == "µs a call"
+
+
+def test_latency_on_a_cpu_has_the_wall_clock_alone() -> None:
+    view = view_of(build_sample("cpu_flash"))
+    figure = latency.build_figure(view.analysis.recording.latency)
+    assert figure is not None
+    assert [trace.name for trace in figure.data] == ["wall time"]
+    table = read_html(latency.render(view)[0])
+    assert table.words.count("not recorded") == 2 * (len(latency.COLUMNS) - 1)
+
+
+def test_latency_without_a_clock_has_no_chart() -> None:
+    view = view_of(replace(build_sample("naive"), latency=Recording().latency))
+    update = latency.render(view)[1]
+    assert (update["value"], update["visible"]) == (None, False)

@@ -37,29 +37,39 @@ def make_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeWorker]:
         workers.append(worker)
         return worker
 
-    before = child_pids()
+    others.clear()
+    others.update(child_pids())
     yield make
     for worker in workers:
         worker.close()
-    assert child_pids() == before
+    assert not child_pids()
+
+
+others: set[int] = set()  # children that a test found: another folder's fixtures keep servers for the whole session
 
 
 def child_pids() -> set[int]:
-    """Children of this process, zombies among them, from /proc."""
+    """Children of this process that the test started, zombies among them, from /proc."""
     own = os.getpid()
     found = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and parent_pid(int(entry.name)) == own:
             found.add(int(entry.name))
-    return found
+    return found - others
 
 
-def parent_pid(pid: int) -> int | None:
+def read_stat(pid: int) -> list[str]:
+    """State, parent and what follows of /proc/PID/stat; nothing when the process is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return None
-    return int(stat.rpartition(")")[2].split()[1])
+        return []
+    return stat.rpartition(")")[2].split()
+
+
+def parent_pid(pid: int) -> int | None:
+    stat = read_stat(pid)
+    return int(stat[1]) if stat else None
 
 
 def stage(item: Progress | Recording) -> str:
@@ -88,7 +98,7 @@ def made_by(recording: Recording) -> int:
 
 def wait_until_gone(pid: int) -> None:
     deadline = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]:
+    while read_stat(pid)[:1] not in ([], ["Z"]):
         assert time.monotonic() < deadline, f"process {pid} is still there"
         time.sleep(0.02)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from profiling.clocks import device_clock, noise_ns
 from profiling.format import (
+    NOT_RECORDED,
     THIN_SPACE,
     format_bytes,
     format_count,
@@ -12,7 +13,7 @@ from profiling.format import (
     format_ratio,
     format_spread,
 )
-from profiling.headline import worst_delta
+from profiling.headline import why_not_counted, worst_delta
 from profiling.report_schema import LatencySummary, Report
 from ui.guess import score_guess
 from ui.markup import Markup, element
@@ -105,16 +106,15 @@ def _clock(label: str, clock: LatencySummary) -> Tile:
 def _wall_on_cpu(report: Report) -> Tile:
     if report.latency.wall is not None:
         return _clock("wall time", report.latency.wall)
-    return Tile(label="device time", value="not recorded", details=("the trace holds no device activity",))
+    return Tile(label="device time", value=NOT_RECORDED, details=(why_not_counted(report),))
 
 
 def _items(view: RunView) -> Tile:
     report = view.analysis.report
     items = report.device_items_per_step
     if items is None:
-        on_cpu = report.environment is not None and report.environment.device == "cpu"
-        why = "no device activity was recorded; this ran on the CPU" if on_cpu else "no device activity was recorded"
-        return Tile(label="kernels a step", value="none", details=(why,))
+        value = "none" if report.trace_health is not None and not report.kernels else NOT_RECORDED
+        return Tile(label="kernels a step", value=value, details=(why_not_counted(report), *_unscored(view)))
     extra = [
         f"+ {format_count(count)} {name}"
         for name, count in (("memcpy", items.memcpy), ("memset", items.memset))
@@ -125,12 +125,16 @@ def _items(view: RunView) -> Tile:
     return Tile(label="kernels a step", value=format_count(items.kernels), details=details)
 
 
+def _unscored(view: RunView) -> tuple[str, ...]:
+    return () if view.guess is None else (f"guess: {format_count(view.guess)}, nothing to score it by",)
+
+
 def _memory(report: Report) -> Tile:
     memory = report.memory
     if memory is None:
-        return Tile(label="peak memory", value="not recorded")
+        return Tile(label="peak memory", value=NOT_RECORDED)
     if memory.peak_bytes is None:
-        return Tile(label="peak memory", value="not recorded", details=("this device keeps no such count",))
+        return Tile(label="peak memory", value=NOT_RECORDED, details=("this device keeps no such count",))
     return Tile(
         label="peak memory",
         value=format_bytes(memory.peak_bytes),
@@ -141,7 +145,7 @@ def _memory(report: Report) -> Tile:
 def _error(report: Report) -> Tile:
     delta = worst_delta(report)
     if delta is None:
-        return Tile(label="worst error", value="not recorded", details=("correctness was not checked",))
+        return Tile(label="worst error", value=NOT_RECORDED, details=("correctness was not checked",))
     if delta.max_abs_error is None:
         return Tile(label="worst error", value="no finite element", details=(f"in {delta.tensor}",), tone="bad")
     if not delta.error_budget:
@@ -162,7 +166,7 @@ def _error(report: Report) -> Tile:
 def _health(report: Report) -> Tile:
     health = report.trace_health
     if health is None:
-        return Tile(label="trace", value="not recorded")
+        return Tile(label="trace", value=NOT_RECORDED)
     mark, tone = {"ok": ("✓", "good"), "suspect": ("▲", "warn"), "unusable": ("■", "bad")}[health.status]
     linked = f"{format_count(health.linked_kernels)} device items linked to {format_count(health.launches)} launches"
     problems = tuple(f"{problem.kind} × {format_count(problem.count)}" for problem in health.problems)
