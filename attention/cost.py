@@ -86,8 +86,6 @@ def estimate_memory(workload: Workload) -> MemoryEstimate:
         inputs_bytes=inputs_bytes(workload),
         output_bytes=output_bytes(workload),
         mask_bytes=mask_bytes(workload),
-        score_matrices_bytes=int(
-            workload.score_count * backend.score_matrices * (backend.score_itemsize or workload.dtype.itemsize)
-        ),
+        score_matrices_bytes=int(workload.score_count * backend.score_matrices * backend.score_element(workload.dtype)),
         reference_bytes=block * 8 * REFERENCE_ARRAYS + float64_copies + output_bytes(workload),
     )

@@ -34,6 +34,6 @@ def find_name(name: object, names: Iterable[str], *, field: str) -> str:
     valid = tuple(names)
     if isinstance(name, str) and name in valid:
         return str(name)
-    nearest = get_close_matches(str(name), valid, n=1)
+    nearest = get_close_matches(name, valid, n=1) if isinstance(name, str) else []
     remedy = f"did you mean {nearest[0]}? choose" if nearest else "choose"
     raise InvalidWorkload(field, name, "is not known", f"{remedy} one of {', '.join(valid)}")

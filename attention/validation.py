@@ -1,15 +1,14 @@
 """One door for every experiment: form, command line and API give named values, a checked Workload comes back."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Literal
 
-from attention.backends import BACKENDS
+from attention.backends import BACKENDS, DeviceFacts
 from attention.cost import estimate_memory
 from attention.lookup import find, find_name
-from attention.masks import MASKS, mask_of
+from attention.masks import MASKS, Mask, mask_of
 from attention.workload import SIZE_LIMITS, Direction, DType, InvalidWorkload, MaskForm, MaskSpec, Scalar, Workload
 
 
@@ -28,6 +27,20 @@ class WorkloadField:
 def _size(name: str, label: str, help: str, default: int | None) -> WorkloadField:
     return WorkloadField(name=name, kind="int", label=label, help=f"{help}; 1 to {SIZE_LIMITS[name]}", default=default)
 
+
+# By parameter name: one that several masks share is one field.
+MASK_PARAMETER_FIELDS: dict[str, WorkloadField] = {
+    parameter.name: WorkloadField(
+        name=f"mask_{parameter.name}",
+        kind="choice",
+        label=parameter.label,
+        help=parameter.help,
+        default=None,  # a value is an error where the mask has no such parameter
+        choices=parameter.choices,
+    )
+    for mask in MASKS
+    for parameter in mask.parameters
+}
 
 WORKLOAD_FIELDS: tuple[WorkloadField, ...] = (
     WorkloadField(
@@ -68,14 +81,7 @@ WORKLOAD_FIELDS: tuple[WorkloadField, ...] = (
         default="auto",
         choices=tuple(form.value for form in MaskForm),
     ),
-    WorkloadField(
-        name="mask_alignment",
-        kind="choice",
-        label="causal corner",
-        help="corner where the causal diagonal starts; required when the two lengths differ",
-        default=None,
-        choices=("upper_left", "lower_right"),
-    ),
+    *MASK_PARAMETER_FIELDS.values(),
     WorkloadField(
         name="direction",
         kind="choice",
@@ -137,7 +143,8 @@ def parse_workload(fields: Mapping[str, object]) -> Workload:
     given = {field.name: _parse_value(field, fields.get(field.name)) for field in WORKLOAD_FIELDS}
     mask = find(str(given.pop("mask")), MASKS, field="mask")
     form = MaskForm(str(given.pop("mask_form")))
-    parameters = _mask_parameters(mask.slug, {"alignment": given.pop("mask_alignment")})
+    named = {name: given.pop(field.name) for name, field in MASK_PARAMETER_FIELDS.items()}
+    parameters = _mask_parameters(mask, named)
     workload = Workload(
         mask=MaskSpec(name=mask.slug, parameters=parameters, form=form),
         dtype=DType(str(given.pop("dtype"))),
@@ -153,8 +160,9 @@ def flatten_workload(workload: Workload) -> dict[str, Scalar | None]:
     values: dict[str, Scalar | None] = {
         "mask": workload.mask.name,
         "mask_form": workload.mask.form.value,
-        "mask_alignment": workload.mask.parameters.get("alignment"),
     }
+    for name, field in MASK_PARAMETER_FIELDS.items():
+        values[field.name] = workload.mask.parameters.get(name)
     for field in WORKLOAD_FIELDS:
         if field.name not in values:
             values[field.name] = getattr(workload, field.name)
@@ -170,13 +178,15 @@ def with_backend(workload: Workload, backend: str) -> Workload:
     return replace(workload, backend=find(backend, BACKENDS, field="backend").slug)
 
 
-def check_memory(workload: Workload, available_bytes: int | None, device_name: str) -> None:
+def check_memory(workload: Workload, available_bytes: int | None, device: DeviceFacts) -> None:
     """Nothing, or a refusal with the numbers where the run cannot fit; ``available_bytes`` None is not judged.
 
     Raises:
         InvalidWorkload: the estimate is above what the device has.
     """
-    estimate = estimate_memory(workload)
+    # A selector holds what the backend holds that it lands on: math writes the score matrix.
+    lands_on = find(workload.backend, BACKENDS, field="backend").check(workload, device).selects or workload.backend
+    estimate = estimate_memory(with_backend(workload, lands_on))
     if available_bytes is None or estimate.total_bytes <= available_bytes:
         return
     parts = {
@@ -190,7 +200,7 @@ def check_memory(workload: Workload, available_bytes: int | None, device_name: s
     raise InvalidWorkload(
         "workload",
         workload.describe(),
-        f"needs {_gibibytes(estimate.total_bytes)} on {workload.backend} ({listed}) and {device_name} has "
+        f"needs {_gibibytes(estimate.total_bytes)} on {lands_on} ({listed}) and {device.name} has "
         f"{_gibibytes(available_bytes)} free",
         "lower batch_size or the sequence lengths, or choose a fused backend",
     )
@@ -206,11 +216,11 @@ def check_workload(workload: Workload) -> None:
     mask_of(workload).check(workload)
 
 
-def _mask_parameters(mask: str, given: Mapping[str, Scalar | None]) -> dict[str, Scalar]:
-    accepted = {parameter.name for parameter in find(mask, MASKS, field="mask").parameters}
+def _mask_parameters(mask: Mask, given: Mapping[str, Scalar | None]) -> dict[str, Scalar]:
+    accepted = {parameter.name for parameter in mask.parameters}
     for name, value in given.items():
         if value is not None and name not in accepted:
-            raise InvalidWorkload(f"mask_{name}", value, f"is not a parameter of mask {mask}", "leave it out")
+            raise InvalidWorkload(f"mask_{name}", value, f"is not a parameter of mask {mask.slug}", "leave it out")
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -240,12 +250,11 @@ def _parse_int(field: WorkloadField, value: object) -> int:
 
 
 def _parse_float(field: WorkloadField, value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
-    if isinstance(value, str) and len(value) <= 40:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number or (isinstance(value, str) and len(value) <= 40):
         try:
-            return float(value)
-        except ValueError:
+            return float(value)  # type: ignore[arg-type]  # a number or text; Workload refuses nan and infinity
+        except (ValueError, OverflowError):
             pass
     raise InvalidWorkload(field.name, value, "is not a number", "leave it out for 1/sqrt(head_dim)")
 

@@ -4,7 +4,6 @@ Nothing here imports torch, so that a form or a command line can validate before
 Layout at every public door is ``[batch_size, num_heads, seq_len, head_dim]``.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -53,6 +52,9 @@ SIZE_LIMITS = {
     "head_dim_v": 1_024,
 }
 SEED_LIMIT = 2**63 - 1
+# Far beyond any use: at 1 the softmax is close to one-hot. At 1e308 scores overflow even in the float64 reference.
+SCALE_LIMIT = 1e4
+_LONGEST_VALUE = 80  # characters of a wrong value that a one-line message repeats
 
 
 class InvalidWorkload(ValueError):
@@ -63,8 +65,7 @@ class InvalidWorkload(ValueError):
         self.value = value
         self.problem = problem
         self.remedy = remedy
-        shown = value if isinstance(value, int | float) and not isinstance(value, bool) else repr(value)
-        super().__init__(f"{field}={shown} {problem}; {remedy}.")
+        super().__init__(f"{field}={_shorten(value)} {problem}; {remedy}.")
 
     def __reduce__(self) -> tuple[type["InvalidWorkload"], tuple[str, object, str, str]]:
         return type(self), (self.field, self.value, self.problem, self.remedy)
@@ -129,8 +130,13 @@ class Workload:
             raise InvalidWorkload(
                 "dropout_p", self.dropout_p, "would make the outputs random", "choose 0.0: correctness is checked"
             )
-        if self.scale is not None and not (math.isfinite(self.scale) and self.scale > 0):
-            raise InvalidWorkload("scale", self.scale, "is not a positive number", "leave it out for 1/sqrt(head_dim)")
+        if self.scale is not None and not 0 < self.scale <= SCALE_LIMIT:  # not nan either
+            raise InvalidWorkload(
+                "scale",
+                self.scale,
+                "is out of range",
+                f"choose a number above 0 and up to {SCALE_LIMIT:g}, or leave it out for 1/sqrt(head_dim)",
+            )
 
     @property
     def value_dim(self) -> int:
@@ -156,6 +162,16 @@ class Workload:
         lengths = f"S{self.seq_len_q}" + (f"×{self.seq_len_kv}" if self.seq_len_kv != self.seq_len_q else "")
         dims = f"D{self.head_dim}" + (f"/{self.value_dim}" if self.value_dim != self.head_dim else "")
         return f"B{self.batch_size} {heads} {lengths} {dims} {self.dtype} {self.mask.name}"
+
+
+def _shorten(value: object) -> str:
+    try:
+        shown = repr(value)
+    except ValueError:  # Python writes out no whole number of more than 4300 digits
+        return "(a number of thousands of digits)"
+    if len(shown) <= _LONGEST_VALUE:
+        return shown
+    return f"{shown[: _LONGEST_VALUE // 2]}…{shown[-8:]} ({len(shown)} characters)"
 
 
 def _either(values: list[int]) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from profiling.clocks import device_clock, noise_ns, steady_clock
+from profiling.clocks import device_clock, slower_side, steady_clock
 from profiling.format import (
     format_bytes,
     format_comparison,
@@ -47,10 +47,8 @@ def _region(report: Report, trace: Trace | None) -> Answer:
             evidence=(f"{format_count(trace.event_count)} events, 0 ProfilerStep spans",),
         )
     labels = _label_names(trace)
-    if not labels:
-        inside = "each from its ProfilerStep span's start to its end, as no label marks the call inside"
-    else:
-        inside = f"the call labelled {', '.join(labels)} in each, device work linked to it by launch"
+    marked = f"the call in each is labelled {', '.join(labels)}" if labels else "no label marks the call inside"
+    inside = f"each from its ProfilerStep span's start to its end, device work by its launch; {marked}"
     spans = [step.end_ns - step.start_ns for step in trace.steps]
     evidence = [
         f"{trace.steps[0].name} to {trace.steps[-1].name}, each {format_duration(min(spans))} to "
@@ -73,7 +71,7 @@ def _warm(report: Report, trace: Trace | None) -> Answer:
     if first_ns is not None and steady is not None:
         name, clock = steady
         sentences.append(
-            f"Yes: the first call, timed apart, took {format_duration(first_ns)}; later ones take "
+            f"Yes: this run's first call, timed apart, took {format_duration(first_ns)}; later ones take "
             f"{format_duration(clock.median_ns)} {format_spread(clock.iqr_ns, beside_ns=clock.median_ns)} ({name})."
         )
         evidence.append(f"first call is {format_comparison(first_ns, clock.median_ns)} a later one")
@@ -204,15 +202,21 @@ def _cpu_work(report: Report, trace: Trace | None) -> Answer:
         sentences.append(_bound(device, submission))
         evidence += [f"{name}: {clock.method}" for name, clock in (("submission", submission), ("device", device))]
     if trace is not None:
-        crossing = [item for item in trace.device_items if any(way in item.name for way in _CROSSING)]
+        crossing = [
+            item
+            for item in trace.device_items
+            if any(way in item.name for way in _CROSSING) and (item.step is not None or not trace.steps)
+        ]
         if crossing:
-            moved = sum(item.bytes or 0 for item in crossing)
-            sentences.append(
-                f"Between host and device {_some(len(crossing), 'copy', 'copies')} moved {format_bytes(moved)}."
-            )
+            sizes = [item.bytes for item in crossing if item.bytes is not None]
+            moved = format_bytes(sum(sizes) if len(sizes) == len(crossing) else None)
+            copies = _some(len(crossing), "copy", "copies")
+            sentences.append(f"{copies} between host and device (size in all: {moved}).")
         else:
             sentences.append("No tensor crosses between host and device: the CPU only launches.")
-        launches = Counter(call.name for call in trace.launches if call.launches_work)
+        launches = Counter(
+            call.name for call in trace.launches if call.launches_work and (call.step is not None or not trace.steps)
+        )
         evidence += [f"{format_count(calls)} × {name}" for name, calls in launches.most_common(3)]
     if not sentences:
         return Answer(question=CPU_WORK, answer=_no_trace(report), evidence=())
@@ -224,10 +228,10 @@ def _bound(device: LatencySummary, submission: LatencySummary) -> str:
         f"{format_duration(submission.median_ns)} to submit the call against {format_duration(device.median_ns)} on "
         "the device"
     )
-    margin, noise = submission.median_ns - device.median_ns, noise_ns(device, submission)
-    if margin > noise:
+    slower = slower_side(device=device, submission=submission)
+    if slower == "host":
         return f"The host needs {times}: the run is host-bound."
-    if margin >= -noise:
+    if slower == "even":
         return f"The host needs {times}: even within the noise, so neither is the limit alone."
     return f"The host needs {times}: submission hides behind device work when calls follow each other."
 

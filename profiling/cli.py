@@ -19,6 +19,8 @@ from profiling.recording import Progress, Recorder, Recording, RunRequest
 from profiling.workload_flags import PROGRAM
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+# Absent where the command was started with another Python than the environment's.
+REQUIRED = ("torch", "pydantic", "orjson")
 
 
 def main(argv: Sequence[str] | None = None, *, record: Recorder | None = None) -> int:
@@ -33,6 +35,10 @@ def main(argv: Sequence[str] | None = None, *, record: Recorder | None = None) -
         return _say(error, EXIT_BAD_INPUT)
     except CommandFailed as error:
         return _say(error, EXIT_FAILED)
+    except ModuleNotFoundError as error:
+        if error.name not in REQUIRED:
+            raise
+        return _say(f"{error.name} is not installed for {sys.executable}; install requirements.txt.", EXIT_FAILED)
     except KeyboardInterrupt:
         return _say("stopped; nothing was written.", EXIT_INTERRUPTED)
 

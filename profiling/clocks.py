@@ -1,5 +1,7 @@
 """Which measured clock answers which question, and how far apart two of them must be to differ."""
 
+from typing import Literal
+
 from profiling.report_schema import LatencySummary, Report
 
 
@@ -34,6 +36,9 @@ def steady_clock(report: Report) -> tuple[str, LatencySummary] | None:
     return max(others, key=lambda pair: pair[1].median_ns, default=None)
 
 
-def noise_ns(first: LatencySummary, second: LatencySummary) -> float:
-    """The margin inside which two clocks are even: half of each interquartile range, as their spread is shown."""
-    return (first.iqr_ns + second.iqr_ns) / 2
+def slower_side(*, device: LatencySummary, submission: LatencySummary) -> Literal["host", "device", "even"]:
+    """Which of the two takes longer; even: the medians are no further apart than half of each interquartile range."""
+    margin_ns = submission.median_ns - device.median_ns
+    if abs(margin_ns) <= (device.iqr_ns + submission.iqr_ns) / 2:
+        return "even"
+    return "host" if margin_ns > 0 else "device"

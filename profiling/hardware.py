@@ -2,11 +2,8 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 from profiling.trace.events import DeviceProperties
-
-OccupancyLimiter = Literal["threads", "registers", "shared memory", "blocks"]
 
 # Resident blocks an SM. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 _MAX_BLOCKS_PER_SM = {
@@ -41,11 +38,14 @@ _RESERVED_SHARED_MEMORY_BYTES = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """Resident warps over the SM's limit, 0-1, the blocks that stands for, and which resource stops one more."""
+    """Resident warps over the SM's limit, 0-1, the blocks that stands for, and which resources stop one more.
+
+    ``limiter`` is of threads, registers, shared memory, blocks; several are joined by "and".
+    """
 
     share: float
     blocks_per_sm: int
-    limiter: OccupancyLimiter
+    limiter: str
 
 
 def estimate_occupancy(
@@ -79,18 +79,19 @@ def estimate_occupancy(
         return None
     warps = _round_up(threads, _THREADS_PER_WARP) // _THREADS_PER_WARP
     max_warps = max_threads // _THREADS_PER_WARP
-    # In this order a tie names the resource that is really full.
-    limits: dict[OccupancyLimiter, int] = {
+    limits = {
         "threads": max_warps // warps,
         "registers": _blocks_by_registers(registers_per_thread, warps, registers, capability),
         "shared memory": _blocks_by_shared_memory(shared_memory_bytes, shared_memory, capability),
         "blocks": _MAX_BLOCKS_PER_SM[capability],
     }
-    limiter = min(limits, key=lambda name: limits[name])
-    blocks = limits[limiter]
+    blocks = min(limits.values())
     if not blocks:
         return None
-    return Occupancy(share=blocks * warps / max_warps, blocks_per_sm=blocks, limiter=limiter)
+    share = blocks * warps / max_warps
+    # With every warp resident nothing but threads is short, whatever else would stop a block that cannot come.
+    limiter = "threads" if share == 1 else " and ".join(name for name, limit in limits.items() if limit == blocks)
+    return Occupancy(share=share, blocks_per_sm=blocks, limiter=limiter)
 
 
 def _blocks_by_registers(per_thread: int, warps: int, registers: int, capability: tuple[int, int]) -> int:

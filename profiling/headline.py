@@ -16,6 +16,10 @@ from profiling.format import (
 from profiling.recording import Delta
 from profiling.report_schema import LatencySummary, Report
 
+VERDICT_WORDS = {"accepted": "takes it", "rejected": "refuses", "undetermined": "not known"}
+VERDICT_MARKS = {"accepted": "✓", "rejected": "✗", "undetermined": "?"}
+BASIS_WORDS = {"rule": "rule", "probe": "trial"}  # by rule: from shape, dtype and device; by trial: PyTorch was asked
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
@@ -81,7 +85,10 @@ def _time_facts(report: Report) -> list[Fact]:
         if clock is not None
     ]
     if latency.first_call_ns is not None:
-        value, method = format_duration(latency.first_call_ns), "wall time of the first call, not in any median"
+        value, method = (
+            format_duration(latency.first_call_ns),
+            "wall time of this run's first call, in a process that may have run others; in no median",
+        )
         facts.append(Fact(label="first call", value=value, method=method))
     return facts
 
@@ -152,7 +159,9 @@ def _rate_fact(report: Report) -> Fact:
     value = f"{flops}, {traffic}"
     if roofline.share_of_ceiling is not None:
         value += f", {format_share(roofline.share_of_ceiling)} of the {roofline.bound} ceiling"
-    return Fact(label="achieved rates", value=value, method=f"ceiling: {roofline.ceiling_source or NOT_RECORDED}")
+    rates = "FLOPs of the allowed pairs, and the least bytes that a call must move, over device time"
+    method = f"{rates}; ceiling modelled from: {roofline.ceiling_source or NOT_RECORDED}"
+    return Fact(label="achieved rates", value=value, method=method)
 
 
 def _health_fact(report: Report) -> Fact:

@@ -5,19 +5,30 @@ from dataclasses import fields
 from profiling.format import NOT_RECORDED, format_bytes, format_count, format_quantity
 from profiling.recording import Environment
 
+# Labels that the field's name alone does not give.
+_LABELS = {
+    "sm_count": "streaming multiprocessors (SMs)",
+    "mig": "a MIG slice of a GPU",
+    "cuda": "CUDA",
+    "cudnn": "cuDNN",
+    "cpu_count": "CPU cores",
+    "sm_clock_mhz": "SM clock",
+    "on_zero_gpu": "on ZeroGPU",
+    "captured_at": "captured at (UTC)",
+}
+
 
 def describe_machine(environment: Environment | None) -> str:
     """``NVIDIA H200 · torch 2.11.0+cu130 · CUDA 13.0 · cuDNN 9.19.0 · 2026-11-29T10:00:00+00:00``."""
     if environment is None:
         return f"machine {NOT_RECORDED}"
-    parts = (
-        environment.device_name,
-        f"torch {environment.torch}" if environment.torch else "",
-        f"CUDA {environment.cuda}" if environment.cuda else "",
-        f"cuDNN {environment.cudnn}" if environment.cudnn else "",
-        environment.captured_at,
-    )
-    return " · ".join(part for part in parts if part)
+    return _join(environment.device_name, describe_versions(environment), environment.captured_at)
+
+
+def describe_versions(environment: Environment) -> str:
+    """``torch 2.11.0+cu130 · CUDA 13.0 · cuDNN 9.19.0``: what a number depends on besides the device."""
+    named = (("torch", environment.torch), ("CUDA", environment.cuda), ("cuDNN", environment.cudnn))
+    return _join(*(f"{name} {version}" for name, version in named if version))
 
 
 def describe_environment(environment: Environment) -> tuple[tuple[str, str], ...]:
@@ -29,8 +40,12 @@ def describe_environment(environment: Environment) -> tuple[tuple[str, str], ...
             facts += [(f"flag {name}", _words(name, setting)) for name, setting in value.items()]
         else:
             label = field.name.removesuffix("_bytes").removesuffix("_mhz").replace("_", " ")
-            facts.append((label, _words(field.name, value)))
+            facts.append((_LABELS.get(field.name, label), _words(field.name, value)))
     return tuple(facts)
+
+
+def _join(*parts: str) -> str:
+    return " · ".join(part for part in parts if part)
 
 
 def _words(name: str, value: object) -> str:

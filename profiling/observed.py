@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from attention.backends import BACKENDS
-from attention.workload import Workload
+from attention.workload import DType, Workload
 from profiling.report_schema import ObservedBackend
 from profiling.trace.events import DeviceItem, Operator, Trace
 
@@ -99,6 +99,14 @@ def expected_families(workload: Workload) -> frozenset[str]:
     if workload.mask.name == "none" and families & NAIVE_FAMILIES:
         families |= NAIVE_FAMILIES
     return frozenset(families)
+
+
+def score_copy(family: str, workload: Workload) -> tuple[int, DType]:
+    """Bytes of one score matrix as a composed ``family`` writes it, and its dtype: math raises half precision."""
+    composed = next(backend for backend in BACKENDS if family in backend.families and backend.score_matrices)
+    itemsize = composed.score_element(workload.dtype)
+    dtype = workload.dtype if itemsize == workload.dtype.itemsize else DType.FLOAT32
+    return workload.score_count * itemsize, dtype
 
 
 def _in_steps(trace: Trace, events: Iterable[EventT]) -> list[EventT]:

@@ -102,6 +102,7 @@ class _Run:
         self.request = request
         self.environment = environment
         self.device = environment.device
+        self.facts = build_device_facts(environment)
         self.workload = workload
         self.shared = shared
         self.recording = Recording(workload=workload, environment=environment, schedule=request.schedule)
@@ -166,15 +167,15 @@ class _Run:
 
     def _inputs(self) -> None:
         check_workload(self.workload)
-        check_memory(self.workload, self.environment.free_memory_bytes, self.environment.device_name)
+        check_memory(self.workload, self.environment.free_memory_bytes, self.facts)
         tensors = self.shared.tensors(self.workload, self.device)
         self.inputs = build_inputs(self.workload, self.device, tensors)
         self.recording = replace(self.recording, inputs_fingerprint=fingerprint(self.inputs))
         self.backend = find(self.workload.backend, BACKENDS, field="backend")
 
     def _first_call(self) -> None:
-        """The first call of this workload in this process, timed to the end of its work."""
-        predicted = self.backend.check(self.workload, build_device_facts(self.environment))
+        """This run's first call, timed to the end of its work. A process that lives on may have made others before."""
+        predicted = self.backend.check(self.workload, self.facts)
         self._synchronize()
         with capture_warnings() as captured:
             began = time.perf_counter_ns()
@@ -195,8 +196,7 @@ class _Run:
 
     def _decisions(self) -> None:
         tensors = self.shared.tensors(self.workload, self.device)
-        facts = build_device_facts(self.environment)
-        decisions = self.shared.decisions(self.workload, lambda: build_decisions(self.workload, tensors, facts))
+        decisions = self.shared.decisions(self.workload, lambda: build_decisions(self.workload, tensors, self.facts))
         self.recording = replace(self.recording, decisions=decisions)
 
     def _warmup(self) -> None:

@@ -10,9 +10,11 @@ from functools import cache
 from typing import Any, Literal
 
 from attention.backends import Decision
-from attention.workload import Workload
+from attention.validation import check_workload
+from attention.workload import InvalidWorkload, Workload
 
 FORMAT_VERSION = 1
+_HEAD = b'{"format_version"'  # how a written recording begins
 
 # In the order in which they run; the page names them while they do.
 Stage = Literal[
@@ -202,7 +204,7 @@ def _adapter() -> Any:
     # Imported late: `check --help` must answer without it.
     from pydantic import ConfigDict, TypeAdapter, with_config
 
-    with_config(ConfigDict(ser_json_bytes="base64", val_json_bytes="base64"))(Recording)
+    with_config(ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", allow_inf_nan=False))(Recording)
     return TypeAdapter(Recording)
 
 
@@ -211,24 +213,68 @@ def write_recording(recording: Recording) -> bytes:
     return gzip.compress(_adapter().dump_json(recording), mtime=0)
 
 
+class UnreadableRecording(ValueError):
+    """A recording by its looks, with something in it that is wrong; one line for the person who brought it."""
+
+
 def parse_recording(data: bytes) -> Recording:
     """The recording that ``write_recording`` wrote.
 
     Raises:
-        ValueError: not a recording of this format, or larger than the reader's limit.
+        UnreadableRecording: a recording of another format, cut off, or with a value that no run writes.
+        ValueError: not a recording at all, or larger than the reader's limit.
     """
+    from pydantic import ValidationError
     from pydantic_core import from_json
 
     from profiling.trace.repair import ProblemLog, expand
 
     text = expand(data, ProblemLog())
+    try:
+        found = from_json(text)
+    except ValueError as error:
+        if text.startswith(_HEAD):
+            raise UnreadableRecording(f"The recording is cut off or damaged ({error}); download it again.") from None
+        raise
     # Every field has a default, so that without this any JSON object would be an empty recording.
-    found = from_json(text)
     if not isinstance(found, dict) or "format_version" not in found:
         raise ValueError("no format_version: not a recording")
-    recording = _adapter().validate_json(text)
-    if recording.format_version > FORMAT_VERSION:
-        newer = f"recording format {recording.format_version} is newer than this app's {FORMAT_VERSION}"
-        raise ValueError(f"{newer}; update the app or record again.")
-    assert isinstance(recording, Recording)
+    if "verdicts" in found:
+        raise UnreadableRecording(
+            "This is a report.json, which does not hold the trace that it was made from; give recording.json.gz."
+        )
+    version = found["format_version"]
+    if version != FORMAT_VERSION:
+        raise UnreadableRecording(
+            f"format_version={version!r:.40} of the recording is not known; this app reads {FORMAT_VERSION}: "
+            "update the app or record again."
+        )
+    try:
+        recording = _adapter().validate_json(text)
+        assert isinstance(recording, Recording)
+        _check_contents(recording)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        what = first["msg"].removeprefix("Value error, ").rstrip(".")
+        raise UnreadableRecording(f"The recording's {where} is wrong: {what}; record it again.") from None
+    except InvalidWorkload as error:
+        raise UnreadableRecording(f"The recording's workload is wrong: {error}") from None
     return recording
+
+
+def _check_contents(recording: Recording) -> None:
+    """Nothing, or what the types alone let pass.
+
+    Raises:
+        InvalidWorkload: the workload contradicts itself, or names what does not exist.
+        UnreadableRecording: a clock without a duration, or with a negative one.
+    """
+    if recording.workload is not None:
+        check_workload(recording.workload)
+    latency = recording.latency
+    for name, samples in (("device", latency.device), ("submission", latency.submission), ("wall", latency.wall)):
+        if samples is not None and (not samples.samples_ns or min(samples.samples_ns) < 0):
+            raise UnreadableRecording(
+                f"The recording's latency.{name} has no samples or negative ones; a clock that did not run is null."
+            )

@@ -8,7 +8,7 @@ from attention.workload import Workload
 from profiling.answers import build_answers
 from profiling.findings import evaluate_rules
 from profiling.observed import build_observed_backend
-from profiling.recording import Failure, Latency, LedgerEntry, Recording, parse_recording
+from profiling.recording import Failure, Latency, LedgerEntry, Recording, UnreadableRecording, parse_recording
 from profiling.report_schema import Cost, LatencyReport, Report
 from profiling.roofline import build_roofline
 from profiling.statistics import (
@@ -74,6 +74,8 @@ def analyze_file(data: bytes) -> Analysis:
     except InvalidTrace as problem:
         try:
             recording = parse_recording(data)
+        except UnreadableRecording as fault:
+            raise InvalidTrace(str(fault)) from None
         except ValueError:
             raise problem from None
         return analyze_recording(recording)

@@ -54,7 +54,7 @@ class KernelSummary:
     bytes: int | None  # of one memcpy or memset
     occupancy_reported: float | None
     occupancy_recomputed: float | None
-    occupancy_limiter: str | None  # "registers", "shared memory", "threads", "blocks"
+    occupancy_limiter: str | None  # "registers", "shared memory", "threads", "blocks"; a tie is joined by "and"
     uses_tensor_cores: bool | None  # None: the name does not say
     launched_by: str | None  # the innermost operator around the launch
     description: str  # one plain sentence
@@ -137,7 +137,7 @@ class ObservedBackend:
 class Cost:
     flops: int
     bytes_min: int
-    score_matrix_bytes: int  # what a backend that materialises the score matrix writes for one copy of it
+    score_matrix_bytes: int  # one copy in the workload's dtype; math holds it in float32 at least
     arithmetic_intensity: float  # FLOP/byte
     assumptions: tuple[str, ...]
 

@@ -5,7 +5,7 @@ operators, would count it again. When the trace has steps, only what was launche
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from profiling.hardware import Occupancy, estimate_occupancy
@@ -90,15 +90,17 @@ def build_operator_summaries(trace: Trace) -> tuple[OperatorSummary, ...]:
     """Operator calls grouped by name; those with the most device time first, then the most CPU time.
 
     Self CPU time leaves out the operators called inside, and keeps the runtime calls. Totals count an operator inside
-    one of the same name once. Self device time is that of items launched directly under the operator.
+    one of the same name once. Self device time is that of items launched directly under the operator. Calls are
+    those that torch's own table counts: an overload that does nothing but call its namesake is one call with it.
     """
     counted = [operator for operator in trace.operators if not trace.steps or operator.step is not None]
+    children = Counter(operator.parent for operator in trace.operators)
     calls: dict[str, int] = defaultdict(int)
     cpu: dict[str, int] = defaultdict(int)
     self_cpu: dict[str, int] = defaultdict(int)
     for operator in counted:
         name = operator.name
-        calls[name] += 1
+        calls[name] += not _forwards_itself(trace, operator, children)
         self_cpu[name] += operator.duration_ns
         if operator.parent is not None:
             parent = trace.operators[operator.parent]
@@ -127,6 +129,13 @@ def build_operator_summaries(trace: Trace) -> tuple[OperatorSummary, ...]:
         for name, count in calls.items()
     ]
     return tuple(sorted(summaries, key=lambda summary: (-(summary.device_time_ns or 0), -summary.cpu_time_ns)))
+
+
+def _forwards_itself(trace: Trace, operator: Operator, children: Counter[int | None]) -> bool:
+    # Source: torch/autograd/profiler_util.py, EventList._remove_dup_nodes.
+    if operator.parent is None:
+        return False
+    return trace.operators[operator.parent].name == operator.name and children[operator.parent] == 1
 
 
 def _ancestors(trace: Trace, index: int | None) -> Iterator[Operator]:

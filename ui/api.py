@@ -16,6 +16,7 @@ from profiling.recording import Environment, Recorder, RunRequest
 from profiling.report import Analysis, analyze_file, analyze_recording
 from profiling.report_schema import write_report
 from profiling.trace.parse import InvalidTrace
+from profiling.zero_gpu import on_zero_gpu
 from ui.live_run import collect_recording
 from ui.machine_facts import KnownMachine
 from ui.panels.downloads import write_files
@@ -30,11 +31,11 @@ def add_endpoints(record: Recorder, machine: KnownMachine, *, concurrency_limit:
     device: dict[str, Any] = {"concurrency_id": "device", "concurrency_limit": concurrency_limit}
 
     def profile(*values: object) -> tuple[Json, list[Json]]:
-        recording = collect_recording(record, RunRequest(workloads=(_parse(values, machine),)), machine)
+        recording = collect_recording(record, RunRequest(workloads=(_parse(values, record, machine),)), machine)
         return _answer(analyze_recording(recording))
 
     def check(*values: object) -> Json:
-        request = RunRequest(workloads=(_parse(values, machine),), depth="check")
+        request = RunRequest(workloads=(_parse(values, record, machine),), depth="check")
         return _as_json(analyze_recording(collect_recording(record, request, machine)))
 
     def environment() -> Json:
@@ -87,8 +88,11 @@ def _as_json(analysis: Analysis) -> Json:
     return report
 
 
-def _parse(values: tuple[object, ...], machine: KnownMachine) -> Workload:
+def _parse(values: tuple[object, ...], record: Recorder, machine: KnownMachine) -> Workload:
     """The workload of an endpoint's arguments, which stand in WORKLOAD_FIELDS order; None was left out."""
+    if machine.environment is None and not on_zero_gpu():
+        # The defaults are the device's. On ZeroGPU asking would cost the caller a part of their GPU time.
+        collect_recording(record, RunRequest(workloads=(), depth="environment"), machine)
     given = {field.name: value for field, value in zip(WORKLOAD_FIELDS, values, strict=True)}
     try:
         return parse_workload(complete_fields(given, machine.device))

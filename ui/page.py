@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from attention.workload import InvalidWorkload
 from profiling.recording import Progress, Recorder, RunRequest
 from profiling.report import analyze_file
 from profiling.trace.parse import InvalidTrace
+from profiling.worker import HEARTBEAT_S
 from profiling.zero_gpu import on_zero_gpu
 from ui.api import add_endpoints
 from ui.components.notice import render_message
@@ -141,13 +143,21 @@ class _Page:
             show_progress="hidden",
             queue=False,
         )
+        # In two steps, because stages that the run had sent before it was cancelled may still be on their way: the
+        # second goes through the queue and so arrives behind them. Until then a new run cannot start.
         form.stop.click(
-            _show_stopped,
-            outputs=[self.progress, self.report.notices, form.run, form.stop],
+            lambda: [gr.update(interactive=False), gr.update(interactive=False)],
+            outputs=[form.run, form.stop],
             cancels=[live],
             api_visibility="private",
             show_progress="hidden",
             queue=False,
+        ).then(
+            _show_stopped,
+            outputs=[self.progress, self.report.notices, form.run, form.stop],
+            api_visibility="private",
+            show_progress="hidden",
+            concurrency_limit=None,
         )
 
     def _run(self, has_view: bool, guess: str | None, *values: object) -> Iterator[dict[Any, Any]]:
@@ -158,7 +168,9 @@ class _Page:
             workload = parse_workload(read_controls(values))
             expected = parse_guess(guess)
         except InvalidWorkload as problem:
-            yield idle | {form.error: render_problem(problem)}
+            # Beside the form, and in the report's place, because a narrow screen's form is a closed drawer.
+            notice = render_message("The run did not start", str(problem), calm=True)
+            yield idle | {form.error: render_problem(problem), self.report.notices: notice}
             return
         try:
             for update in run_live(self.record, workload, self.machine, guess=expected, shows_old=has_view):
@@ -270,6 +282,7 @@ def _show_waiting(has_view: bool) -> list[Any]:
 
 
 def _show_stopped() -> list[Any]:
+    time.sleep(HEARTBEAT_S)  # by then a cancelled run has sent its last
     notice = render_message(
         "Stopped", "The run was ended and nothing of it was kept. What stands below is older.", calm=True
     )

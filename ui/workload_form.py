@@ -101,7 +101,7 @@ def build_notes(values: Sequence[object], environment: Environment | None) -> Fo
         workload = parse_workload(read_controls(values))
         if environment is not None:
             available = environment.free_memory_bytes or environment.total_memory_bytes
-            check_memory(workload, available, environment.device_name)
+            check_memory(workload, available, build_device_facts(environment))
     except InvalidWorkload as problem:
         blank = Markup("")
         return FormNotes(workload=None, message=render_problem(problem), estimate=blank, chips=blank, picture=None)

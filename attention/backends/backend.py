@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attention.backends.decision import Decision, DeviceFacts
-from attention.workload import Workload
+from attention.workload import DType, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -25,8 +25,8 @@ class Backend:
     ``check``: the verdict by rule, with every fact of the device as an argument; never imports torch.
     ``build``: a context in which the returned call runs this backend; it holds the pin, so that entering
     it costs nothing per call. The call returns the output ``[batch_size, num_heads, seq_len_q, value_dim]``.
-    ``score_matrices`` and ``score_itemsize``: score matrices alive at the peak and bytes an element
-    (None: the workload's dtype), measured; 0 for kernels that never write the matrix.
+    ``score_matrices``: score matrices alive at the peak, measured; 0 for kernels that never write the matrix.
+    ``score_itemsize``: least bytes of one of its elements, where narrower inputs are raised; None: they are not.
     """
 
     slug: str
@@ -39,3 +39,7 @@ class Backend:
     selects: bool = False
     score_matrices: float = 0.0
     score_itemsize: int | None = None
+
+    def score_element(self, dtype: DType) -> int:
+        """Bytes of one element of the score matrix that this backend writes for inputs of ``dtype``."""
+        return max(self.score_itemsize or 0, dtype.itemsize)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 HALF_TYPES = (DType.FLOAT16, DType.BFLOAT16)
 FUSED_HEAD_DIM_LIMIT = 256  # flash and cuDNN
+CPU_FLASH_GQA_FROM = (2, 9)  # pytorch/pytorch#157893; 2.8 refuses it
 CUDNN_BY_DEFAULT_FROM = (2, 11)  # SDPA prefers cuDNN on Hopper and datacentre Blackwell from this torch on
 
 # A rule looks at one requirement and answers with the reason for a refusal, or None.
@@ -106,6 +107,12 @@ def _same_num_heads(workload: Workload, device: DeviceFacts) -> str | None:
     return f"needs as many key/value heads as query heads, these are {workload.kv_heads} and {workload.num_heads}"
 
 
+def _cpu_flash_groups_heads(workload: Workload, device: DeviceFacts) -> str | None:
+    if device.torch_version >= CPU_FLASH_GQA_FROM:
+        return None
+    return _same_num_heads(workload, device)
+
+
 def _more_than_one_key(workload: Workload, device: DeviceFacts) -> str | None:
     return "needs seq_len_kv above 1, this is 1" if workload.seq_len_kv == 1 else None
 
@@ -145,7 +152,7 @@ def _decide(slug: str, rules: tuple[Rule, ...], workload: Workload, device: Devi
 
 def _check_flash(workload: Workload, device: DeviceFacts) -> Decision:
     # The CPU has a flash path of its own, which takes masks, float32 and float64 too.
-    rules = FLASH_RULES if device.kind == "cuda" else (_same_head_dims,)
+    rules = FLASH_RULES if device.kind == "cuda" else (_same_head_dims, _cpu_flash_groups_heads)
     return _decide("sdpa_flash", rules, workload, device)
 
 

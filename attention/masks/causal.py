@@ -75,8 +75,8 @@ CAUSAL = Mask(
     parameters=(
         MaskParameter(
             name="alignment",
+            label="causal corner",
             choices=(UPPER_LEFT, LOWER_RIGHT),
-            default=None,
             help="corner of the score matrix where the diagonal starts; required when the lengths differ",
         ),
     ),

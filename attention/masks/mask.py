@@ -13,11 +13,11 @@ MaskMod = Callable[[Any, Any, Any, Any], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskParameter:
-    """One named choice of a mask. ``default`` None: must be given."""
+    """One named choice of a mask, the field ``mask_<name>``; the mask's ``check`` says if it may be left out."""
 
     name: str
+    label: str
     choices: tuple[str, ...]
-    default: str | None
     help: str
 
 

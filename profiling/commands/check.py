@@ -27,8 +27,9 @@ def _execute(arguments: argparse.Namespace, context: Context) -> Outcome:
     analysis = analyze_recording(recording)
     report = analysis.report
     output = write_report(report).decode() + "\n" if outputs.json_only else render_eligibility(report)
-    notes = (*failure_notes(report), *write_files(outputs, analysis))
-    return Outcome(output=output, exit_code=exit_code_of(report), notes=notes)
+    written = write_files(outputs, analysis)
+    notes = (*failure_notes(report), *written.notes)
+    return Outcome(output=output, exit_code=max(exit_code_of(report), written.exit_code), notes=notes)
 
 
 COMMAND = Command(

@@ -1,7 +1,6 @@
 """From flags to a workload on a known device. Values stay text until ``parse_workload`` reads them."""
 
 import argparse
-import sys
 from collections.abc import Mapping
 from typing import Literal, cast
 
@@ -108,7 +107,7 @@ def run_request(request: RunRequest, context: Context) -> Recording:
     """The one recording of a request with at most one workload; progress is shown on a terminal.
 
     Raises:
-        CommandFailed: the recorder ended without a recording, or torch is not installed.
+        CommandFailed: the recorder ended without a recording.
     """
     recording = None
     line = _ProgressLine(context)
@@ -118,10 +117,6 @@ def run_request(request: RunRequest, context: Context) -> Recording:
                 line.show(item)
             else:
                 recording = item
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise CommandFailed(f"torch is not installed for {sys.executable}; install requirements.txt.") from error
     finally:
         line.clear()
     if recording is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiling.commands.command import BadInput, CommandFailed
+from profiling.commands.command import EXIT_FAILED, EXIT_FINE, BadInput, CommandFailed
 
 if TYPE_CHECKING:
     from profiling.export.exporter import Exporter
@@ -23,6 +23,14 @@ class Outputs:
     json_file: Path | None = None
     bundle_folder: Path | None = None
     trace_file: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """One note a file, and what that makes the command's exit code: a file that fails takes nothing else with it."""
+
+    notes: tuple[str, ...]
+    exit_code: int
 
 
 def add_json_argument(parser: argparse.ArgumentParser, what: str) -> None:
@@ -46,12 +54,8 @@ def parse_outputs(arguments: argparse.Namespace) -> Outputs:
     )
 
 
-def write_files(outputs: Outputs, analysis: "Analysis") -> tuple[str, ...]:
-    """Write what was asked for; one line a file, also for one that ``analysis`` cannot give.
-
-    Raises:
-        CommandFailed: a file could not be written after all.
-    """
+def write_files(outputs: Outputs, analysis: "Analysis") -> Written:
+    """Write what was asked for; one line a file, also for one that ``analysis`` cannot give or the disk refuses."""
     # Late: `--help` needs none of the exporters.
     from profiling.export import EXPORTERS
     from profiling.export.chrome_trace import EXPORTER as CHROME_TRACE
@@ -64,7 +68,14 @@ def write_files(outputs: Outputs, analysis: "Analysis") -> tuple[str, ...]:
         wanted.append((CHROME_TRACE, outputs.trace_file))
     if outputs.bundle_folder is not None:
         wanted += [(exporter, outputs.bundle_folder / exporter.file_name) for exporter in EXPORTERS]
-    return tuple(_write(exporter, path, analysis) for exporter, path in wanted)
+    notes, exit_code = [], EXIT_FINE
+    for exporter, path in wanted:
+        try:
+            notes.append(_write(exporter, path, analysis))
+        except CommandFailed as problem:
+            notes.append(str(problem))
+            exit_code = EXIT_FAILED
+    return Written(notes=tuple(notes), exit_code=exit_code)
 
 
 def write_bytes(path: Path, data: bytes) -> str:
@@ -86,13 +97,16 @@ def _write(exporter: "Exporter", path: Path, analysis: "Analysis") -> str:
 
 def _writable_file(flag: str, text: str) -> Path:
     path = Path(text)
-    if not text or path.is_dir():
-        raise BadInput(f"{flag}={text!r} is not a file; name a file in an existing folder.")
     folder = path.parent
-    if not folder.is_dir():
-        raise BadInput(f"{flag}={text!r} lies in no existing folder; make {str(folder)!r} first or choose another.")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise BadInput(f"{flag}={text!r} cannot be written; choose a folder that you may write to.")
+    try:
+        if not text or path.is_dir():
+            raise BadInput(f"{flag}={text!r} is not a file; name a file in an existing folder.")
+        if not folder.is_dir():
+            raise BadInput(f"{flag}={text!r} lies in no existing folder; make {str(folder)!r} first or choose another.")
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise BadInput(f"{flag}={text!r} cannot be written; choose a folder that you may write to.")
+    except OSError as error:  # such as a name that is too long for the disk
+        raise BadInput(f"{flag}={text!r} cannot be a file ({error.strerror}); choose another name.") from error
     return path
 
 

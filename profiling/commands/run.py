@@ -1,6 +1,7 @@
 """``run``: one workload under the profiler, and its report."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from profiling.commands.command import EXIT_FAILED, EXIT_FINE, Command, Context, Outcome
 from profiling.commands.experiment import (
@@ -13,7 +14,9 @@ from profiling.commands.experiment import (
 )
 from profiling.commands.outputs import add_export_arguments, add_json_argument, parse_outputs, write_files
 from profiling.recording import FailureKind, RunRequest
-from profiling.report_schema import Report
+
+if TYPE_CHECKING:
+    from profiling.report_schema import Report
 
 # A refusal is the answer to the question that was asked; a clock that this build lacks leaves the rest standing.
 _NO_FAULT: frozenset[FailureKind] = frozenset({"refused", "unavailable"})
@@ -38,18 +41,19 @@ def _execute(arguments: argparse.Namespace, context: Context) -> Outcome:
     from profiling.report_schema import write_report
 
     analysis = analyze_recording(recording)
-    notes = (*failure_notes(analysis.report), *write_files(outputs, analysis))
+    written = write_files(outputs, analysis)
+    notes = (*failure_notes(analysis.report), *written.notes)
     output = write_report(analysis.report).decode() + "\n" if outputs.json_only else render_report(analysis.report)
-    return Outcome(output=output, exit_code=exit_code_of(analysis.report), notes=notes)
+    return Outcome(output=output, exit_code=max(exit_code_of(analysis.report), written.exit_code), notes=notes)
 
 
-def exit_code_of(report: Report) -> int:
+def exit_code_of(report: "Report") -> int:
     """0 also for a refused backend, 1 for any other failure."""
     kinds = {failure.kind for failure in report.failures}
     return EXIT_FAILED if kinds - _NO_FAULT else EXIT_FINE
 
 
-def failure_notes(report: Report) -> tuple[str, ...]:
+def failure_notes(report: "Report") -> tuple[str, ...]:
     """One line a failure; the report has it whole."""
     return tuple(
         f"{failure.kind.replace('_', ' ')} in stage {failure.stage}: {' '.join(failure.message.split())}"

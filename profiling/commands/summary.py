@@ -2,14 +2,13 @@
 
 from profiling.commands.text import align, clean, quote, shorten, wrap
 from profiling.format import format_count, format_duration, format_share
-from profiling.headline import build_headline
+from profiling.headline import BASIS_WORDS, VERDICT_MARKS, VERDICT_WORDS, build_headline
 from profiling.machine import describe_machine
 from profiling.report_schema import KernelSummary, OperatorSummary, Report, RuleVerdict
 
 NAME_WIDTH = 52
 MOST_ROWS = 15
 SEVERITY_MARKS = {"error": "■", "warning": "▲", "info": "ℹ", None: "·"}
-VERDICT_MARKS = {"accepted": "✓ takes it", "rejected": "✗ refuses", "undetermined": "? not known"}
 
 
 def render_report(report: Report) -> str:
@@ -139,7 +138,12 @@ def _decisions(report: Report) -> str:
         return ""
     rows = [("BACKEND", "VERDICT", "KNOWN BY", "REASON")]
     rows += [
-        (decision.backend, VERDICT_MARKS[decision.verdict], decision.basis, clean(decision.reason))
+        (
+            decision.backend,
+            f"{VERDICT_MARKS[decision.verdict]} {VERDICT_WORDS[decision.verdict]}",
+            BASIS_WORDS[decision.basis],
+            clean(decision.reason),
+        )
         for decision in report.decisions
     ]
     unlocked = [

@@ -8,7 +8,7 @@ from profiling.export.exporter import Exporter
 from profiling.export.markdown import bullets, code, code_block, escape, table
 from profiling.export.markdown_measurements import MEASUREMENT_SECTIONS
 from profiling.format import NOT_RECORDED
-from profiling.headline import build_headline
+from profiling.headline import BASIS_WORDS, VERDICT_WORDS, build_headline
 from profiling.machine import describe_environment, describe_machine
 from profiling.report import Analysis
 from profiling.report_schema import Report, RuleVerdict
@@ -16,8 +16,6 @@ from profiling.workload_flags import write_command
 
 # A section is its heading and its text; an empty text leaves it out.
 Section = tuple[str, Callable[[Report], str]]
-
-VERDICT_WORDS = {"accepted": "takes it", "rejected": "refuses", "undetermined": "not known"}
 
 
 def write_report_markdown(analysis: Analysis) -> bytes:
@@ -87,12 +85,12 @@ def _backends(report: Report) -> str:
                 code(decision.backend),
                 VERDICT_WORDS[decision.verdict],
                 escape(decision.reason),
-                "tried on this device" if decision.basis == "probe" else "by rule",
+                BASIS_WORDS[decision.basis],
                 ", ".join(code(change) for change in decision.unlocked_by),
             )
             for decision in report.decisions
         ]
-        parts.append(table(("backend", "verdict", "reason", "known", "unlocked by"), rows))
+        parts.append(table(("backend", "verdict", "reason", "known by", "unlocked by"), rows))
     for decision in report.decisions:
         if decision.raw_message:
             parts += [f"PyTorch about {code(decision.backend)}:", code_block(decision.raw_message)]

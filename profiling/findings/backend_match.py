@@ -38,9 +38,7 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
         return Clear(explanation=f"{requested} was predicted to choose {predicted}, and {shown} ran.")
     return Fired(
         severity="warning",
-        explanation=(
-            f"{requested} was predicted to choose {predicted}, the first that accepts this workload, but {shown} ran."
-        ),
+        explanation=(f"{requested} was predicted to choose {predicted}, but {shown} ran."),
         evidence=evidence,
         advice=f"Pin {predicted} to measure it; the choice belongs to this torch build and device.",
     )

@@ -1,4 +1,4 @@
-"""Is the first call far slower than the later ones? It pays for loading, planning and compiling, once a process."""
+"""Is a run's first call far slower than later ones? The first in a process pays for loading, planning, compiling."""
 
 from profiling.clocks import steady_clock
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, Rule
@@ -20,11 +20,13 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
         return NotEvaluated(reason="No later call was timed to compare the first one with.")
     name, clock = steady
     compared = (
-        f"The first call took {format_duration(first_ns)}, {format_comparison(first_ns, clock.median_ns)} a later one "
-        f"({format_duration(clock.median_ns)}, {name})"
+        f"This run's first call took {format_duration(first_ns)}, {format_comparison(first_ns, clock.median_ns)} a "
+        f"later one ({format_duration(clock.median_ns)}, {name})"
     )
     if clock.median_ns <= 0 or first_ns / clock.median_ns < START_UP_RATIO:
-        return Clear(explanation=f"{compared}: no start-up cost stands out.")
+        return Clear(
+            explanation=f"{compared}: no start-up cost stands out. A process that ran such a call before has paid it."
+        )
     return Fired(
         severity="info",
         explanation=f"{compared}: start-up, paid once a process and left out of every other number here.",
@@ -39,6 +41,6 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
 RULE = Rule(
     slug="first_call",
     title="First call",
-    source="First call timed apart from the warm ones, in the same process.",
+    source="The run's first call timed apart from the warm ones; the process may have run others before.",
     judge=_judge,
 )

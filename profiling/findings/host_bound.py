@@ -1,6 +1,6 @@
 """Does the host submit the call more slowly than the device runs it? Then a faster kernel changes nothing."""
 
-from profiling.clocks import device_clock, noise_ns
+from profiling.clocks import device_clock, slower_side
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, Rule
 from profiling.format import format_comparison, format_duration, format_spread
 from profiling.report_schema import Evidence, LatencySummary, Report
@@ -17,8 +17,10 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
     if submission is None:
         return NotEvaluated(reason="Submission time was not measured.")
     both = f"{_shown(submission)} to submit and {_shown(device)} to run"
-    if submission.median_ns - device.median_ns <= noise_ns(device, submission):
-        return Clear(explanation=f"Device-bound or even within the noise: the call takes {both}.")
+    slower = slower_side(device=device, submission=submission)
+    if slower != "host":
+        found = "Device-bound" if slower == "device" else "Even within the noise"
+        return Clear(explanation=f"{found}: the call takes {both}.")
     return Fired(
         severity="warning",
         explanation=(

@@ -19,8 +19,12 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
     if zeros and not artefacts:
         return NotEvaluated(reason="The trace lacks the device limits or registers from which occupancy is recomputed.")
     if not artefacts:
+        opted_in = sum(map(_needs_opt_in, reported))
         return Clear(
-            explanation=f"No kernel of {format_count(len(reported))} above the 48 KiB limit reads an occupancy of 0 %."
+            explanation=(
+                f"Of {format_count(len(reported))} kernels with a reported occupancy {format_count(opted_in)} take "
+                "more than 48 KiB of shared memory a block, and none of these reads 0 %."
+            )
         )
     first = artefacts[0]
     limiter = f", limited by {first.occupancy_limiter}" if first.occupancy_limiter else ""
@@ -29,7 +33,7 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
         explanation=(
             f"{format_count(len(artefacts))} of {format_count(len(reported))} kernels read an occupancy of 0 %, an "
             "artefact of the profiler's estimate: "
-            f"{first.short_name} reaches {format_share(first.occupancy_recomputed)}{limiter}."
+            f"{first.short_name} can reach {format_share(first.occupancy_recomputed)}{limiter}."
         ),
         evidence=tuple(
             Evidence(
@@ -42,7 +46,10 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
             )
             for kernel in artefacts
         ),
-        advice="Read the recomputed value; low occupancy is a design choice of attention kernels and not a grade.",
+        advice=(
+            "Read the recomputed value; low occupancy is a design choice of attention and matrix-product kernels and "
+            "not a grade."
+        ),
     )
 
 

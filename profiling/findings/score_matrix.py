@@ -1,14 +1,14 @@
 """Is the score matrix written to memory? Fused kernels keep it on chip; composed ones write and re-read it."""
 
-from attention.workload import Workload
+from attention.workload import DType, Workload
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, Rule
 from profiling.format import format_bytes, format_ratio
-from profiling.observed import COMPOSED_FAMILIES
+from profiling.observed import COMPOSED_FAMILIES, score_copy
 from profiling.report_schema import Cost, Evidence, Report
 from profiling.trace.events import Trace
 
-# The caching allocator rounds a request up to 2 MiB segments, so a peak below two of them shows no tensor for sure.
-# Source: PyTorch, c10/cuda/CUDACachingAllocator (kSmallBuffer = 2 MiB).
+# A library's workspace or statistics of the rows may take as much, so less shows no tensor for sure. The caching
+# allocator itself leaves up to 1 MiB of a block unsplit. Source: PyTorch, c10/cuda/CUDACachingAllocator (kSmallSize).
 SMALLEST_VISIBLE_BYTES = 4 * 2**20
 
 
@@ -20,7 +20,8 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
     matrix = report.cost.score_matrix_bytes
     if observed is not None and observed.confidence != "unknown":
         if observed.family in COMPOSED_FAMILIES:
-            return _fired(report, report.workload, report.cost, allocated)
+            copy = score_copy(observed.family, report.workload)
+            return _fired(report, report.workload, report.cost, copy, allocated)
         besides = f" The call allocated {format_bytes(allocated)} besides its output." if allocated is not None else ""
         return Clear(
             explanation=(
@@ -34,7 +35,7 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
             reason=f"One score matrix takes {format_bytes(matrix)}, too little to tell from the allocator's rounding."
         )
     if allocated >= matrix:
-        return _fired(report, report.workload, report.cost, allocated)
+        return _fired(report, report.workload, report.cost, (matrix, report.workload.dtype), allocated)
     return Clear(
         explanation=(
             f"The call allocated {format_bytes(allocated)} besides its output, less than one score matrix "
@@ -43,18 +44,19 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
     )
 
 
-def _fired(report: Report, workload: Workload, cost: Cost, allocated: int | None) -> Outcome:
+def _fired(report: Report, workload: Workload, cost: Cost, copy: tuple[int, DType], allocated: int | None) -> Outcome:
+    copy_bytes, dtype = copy
     # Where the matrix is smaller than the inputs and output together, its traffic does not decide the run.
-    outweighs = cost.score_matrix_bytes > cost.bytes_min
-    matrix = format_bytes(cost.score_matrix_bytes)
+    outweighs = copy_bytes > cost.bytes_min
+    matrix = format_bytes(copy_bytes)
     shape = f"[{workload.batch_size}, {workload.num_heads}, {workload.seq_len_q}, {workload.seq_len_kv}]"
     measured = f" The call allocated {format_bytes(allocated)} besides its output." if allocated is not None else ""
-    ratio = format_ratio(cost.score_matrix_bytes / cost.bytes_min)
+    ratio = format_ratio(copy_bytes / cost.bytes_min)
     names = report.observed_backend.evidence if report.observed_backend else ()
     return Fired(
         severity="warning" if outweighs else "info",
         explanation=(
-            f"The score matrix {shape} is written to memory: {matrix} a copy in {workload.dtype}, {ratio} "
+            f"The score matrix {shape} is written to memory: {matrix} a copy in {dtype}, {ratio} "
             f"query, key, value and output together.{measured}"
         ),
         evidence=(

@@ -3,6 +3,7 @@
 from attention.backends import Decision
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, Rule
 from profiling.format import format_bytes, format_count, format_duration
+from profiling.observed import score_copy
 from profiling.report_schema import Evidence, Report
 from profiling.trace.events import Trace
 
@@ -30,9 +31,11 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
         if requested
         else "SDPA took its math path; the trace does not say whether it was asked for by name"
     )
+    # A brought trace does not tell what was printed.
+    quietly = ", with no warning from PyTorch" if report.workload is not None and not report.warnings else ""
     return Fired(
         severity="warning",
-        explanation=f"{asked}: {_price(report)}, with no warning from PyTorch.",
+        explanation=f"{asked}: {_price(report)}{quietly}.",
         evidence=(
             *(Evidence(text=text) for text in observed.evidence),
             *(Evidence(text=f"{decision.backend} did not run: {decision.reason}") for decision in refused),
@@ -47,8 +50,9 @@ def _price(report: Report) -> str:
         parts.append(f"{format_count(report.device_items_per_step.kernels)} kernels a step")
     if report.device_time_per_step_ns is not None:
         parts.append(f"{format_duration(report.device_time_per_step_ns)} of device time a step")
-    if report.cost is not None:
-        parts.append(f"a score matrix of {format_bytes(report.cost.score_matrix_bytes)} in memory")
+    if report.workload is not None:
+        copy_bytes, dtype = score_copy("math", report.workload)
+        parts.append(f"a score matrix of {format_bytes(copy_bytes)} in {dtype} in memory")
     return ", ".join(parts) if parts else "many operators and a score matrix in memory"
 
 

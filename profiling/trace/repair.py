@@ -42,6 +42,11 @@ _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 _STRICT = json.JSONDecoder()
 _UNREADABLE = (ValueError, RecursionError)  # also a number of thousands of digits, and lists a thousand deep
 _LENIENT = json.JSONDecoder(strict=False)  # lets control characters stand inside strings
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f]")
+_WINDOW_LENGTH = 4096  # characters; an event of the profiler has a few hundred
+_LONGEST_CUT_WORD = len("-Infinity")  # an error this close to a window's end may come of a word that the window cuts
+# A few come of a log line between events; with this many the text is no trace, and each costs a search of its own.
+MOST_UNREADABLE_EVENTS = 10_000
 
 
 class InvalidTrace(ValueError):
@@ -185,6 +190,7 @@ def _recover_object(text: str, fault: str, log: ProblemLog) -> dict[str, Any]:
 def _recover_events(text: str, position: int, log: ProblemLog) -> tuple[list[Any], int | None]:
     """Every readable event from ``position`` on, and where the list ended; None: the text ended first."""
     events: list[Any] = []
+    unreadable = 0
     length = len(text.rstrip())
     while True:
         separators = _SEPARATORS.match(text, position)
@@ -196,15 +202,51 @@ def _recover_events(text: str, position: int, log: ProblemLog) -> tuple[list[Any
         if text[position] == "]":
             log.add("trailing comma", "after the last event", int("," in separators[0]))
             return events, position + 1
+        start = position
         try:
-            event, position = _STRICT.raw_decode(text, position)
+            event, position = _decode_event(text, start, length)
         except _UNREADABLE as error:
-            following = _EVENT_START.search(text, position + 1)
-            if following is None and _ends_too_soon(error, length):
+            following = _EVENT_START.search(text, start + 1)
+            if following is None and _ends_too_soon(error, length - start):
                 log.add("cut-off file", f"ends inside an event; {len(events)} events could be read")
                 return events, None
-            event, position = _recover_event(text, position, following.start() if following else length, log)
+            event, position = _recover_event(text, start, following.start() if following else length, log)
+            unreadable += event is None
+            if unreadable > MOST_UNREADABLE_EVENTS:
+                raise InvalidTrace(
+                    f"More than {MOST_UNREADABLE_EVENTS} events are not readable JSON; export the trace again."
+                ) from error
+        else:
+            _note_control_characters(text[start:position], log)
         events.append(event)
+
+
+def _decode_event(text: str, start: int, length: int) -> tuple[Any, int]:
+    """One event, and where it ends.
+
+    A JSON error counts the lines before its place, which inside a long text costs far more than decoding an event.
+    So each try sees a window only, a wider one while the event may go on behind it.
+    """
+    width = _WINDOW_LENGTH
+    while True:
+        piece = text[start : min(start + width, length)]
+        try:
+            event, end = _LENIENT.raw_decode(piece)
+        except json.JSONDecodeError as error:
+            if start + width >= length or not _ends_too_soon(error, len(piece) - _LONGEST_CUT_WORD):
+                raise
+            width *= 2
+        else:
+            return event, start + end
+
+
+def _note_control_characters(piece: str, log: ProblemLog) -> None:
+    """Counts an event with control characters inside a string; between values they are ordinary space."""
+    if _CONTROL_CHARACTER.search(piece):
+        try:
+            _STRICT.raw_decode(piece)
+        except ValueError:
+            log.add("control characters", ascii(piece[:120]))
 
 
 def _ends_too_soon(error: Exception, length: int) -> bool:
@@ -213,12 +255,6 @@ def _ends_too_soon(error: Exception, length: int) -> bool:
 
 def _recover_event(text: str, start: int, stop: int, log: ProblemLog) -> tuple[Any, int]:
     """One damaged event, repaired when that is safe, else None; and where to go on."""
-    try:
-        event, end = _LENIENT.raw_decode(text, start)
-        log.add("control characters", ascii(text[start : min(end, start + 120)]))
-        return event, end
-    except _UNREADABLE:
-        pass  # not that repair: try the next one
     repaired, count = _TRAILING_COMMA.subn(r"\1", text[start:stop])
     try:
         event, end = _LENIENT.raw_decode(repaired)

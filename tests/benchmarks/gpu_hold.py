@@ -7,6 +7,7 @@ entry at most 4 s.
 """
 
 import statistics
+import sys
 import time
 
 from attention.backends import BACKENDS
@@ -41,6 +42,8 @@ def do_bench_cudagraph_ns(backend: str) -> float:
 def main() -> None:
     began = time.perf_counter()
     environment = warm_up()
+    if environment.device != "cuda":
+        sys.exit("this measures an NVIDIA GPU; torch sees none here.")
     print(f"warm-up {time.perf_counter() - began:.2f} s on {environment.device_name}, torch {environment.torch}")
     for backend in BACKENDS:
         cold = run(backend.slug)[0]

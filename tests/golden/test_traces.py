@@ -42,8 +42,8 @@ HEAVIEST = {
     "math": ("gemm", "cuBLAS xmma", False, 0.13, 0.125, "registers"),
     "efficient": ("attention", "cutlassF efficient attention", True, 0.25, 0.25, "registers"),
     "flash": ("attention", "flash attention", True, 0.13, 0.125, "registers"),
-    "cudnn": ("attention", "cuDNN", True, 0.0, 0.1875, "registers"),
-    "flex": ("attention", "Triton/Inductor", None, 0.0, 0.125, "registers"),
+    "cudnn": ("attention", "cuDNN", True, 0.0, 0.1875, "registers and shared memory"),
+    "flex": ("attention", "Triton/Inductor", None, 0.0, 0.125, "registers and shared memory"),
 }
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 

@@ -11,6 +11,7 @@ from attention.masks import mask_of
 from attention.reference import build_reference
 from attention.validation import parse_workload
 from profiling.correctness import check_output
+from profiling.environment import build_device_facts, capture_environment
 
 SMALL = {"batch_size": 2, "num_heads": 4, "kv_heads": 2, "seq_len_q": 48, "seq_len_kv": 48, "head_dim": 16}
 
@@ -89,6 +90,10 @@ def test_reference_does_not_depend_on_the_block_size(monkeypatch):
 @pytest.mark.parametrize("form", ["auto", "bool", "additive"])
 def test_every_cpu_backend_is_within_budget(backend, dtype, form):
     workload = build(backend=backend, dtype=dtype, mask_form=form)
+    facts = build_device_facts(capture_environment("cpu"))
+    decision = find(backend, BACKENDS, field="backend").check(workload, facts)
+    if decision.verdict == "rejected":
+        pytest.skip(f"{backend} {decision.reason}, torch {facts.torch_version}")
     inputs, output = run(workload)
     delta = check_output(workload, inputs, output)
     assert delta.within_budget, delta
@@ -215,3 +220,31 @@ def test_any_shape_is_within_budget(seq_len_q, seq_len_kv, kv_heads, groups, hea
     delta = check_output(workload, inputs, output)
     assert delta.within_budget in (True, None), delta
     assert delta.dead_rows == mask_of(workload).count_dead_rows(workload)
+
+
+def test_a_fault_in_late_rows_fails_although_it_is_small_beside_the_first(monkeypatch):
+    import attention.reference
+
+    # 64 query rows a block. Late causal rows average many values: an error as large as they are is small beside row 0.
+    monkeypatch.setattr(attention.reference, "REFERENCE_BLOCK_ELEMENTS", 2 * 1024 * 64)
+    shape = {"batch_size": 1, "num_heads": 2, "seq_len_q": 1024, "seq_len_kv": 1024, "head_dim": 64}
+    workload = build(backend="sdpa_flash", dtype="bfloat16", **shape)
+    inputs, output = run(workload)
+    whole = check_output(workload, inputs, output)
+    assert whole.within_budget, whole
+    output[0, 1, 1000, 7] += whole.error_budget / 2
+    delta = check_output(workload, inputs, output)
+    assert delta.within_budget is False
+    assert delta.worst_index == (0, 1, 1000, 7)
+    assert delta.error_budget < delta.max_abs_error < whole.error_budget
+    assert "query rows 960 to 1023 of batch entry 0" in delta.budget_basis
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_sum_in_another_order_is_not_called_wrong(dtype):
+    # Unmasked rows average 2048 values to little: the terms cancel, and flash adds them up in another order.
+    shape = {"batch_size": 1, "num_heads": 2, "seq_len_q": 2048, "seq_len_kv": 2048, "head_dim": 64}
+    workload = build(backend="sdpa_flash", dtype=dtype, mask="none", **shape)
+    inputs, output = run(workload)
+    delta = check_output(workload, inputs, output)
+    assert delta.within_budget, delta

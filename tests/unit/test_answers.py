@@ -4,9 +4,10 @@ import pytest
 
 from profiling.answers import CPU_WORK, KERNEL, OPERATOR, REGION, WARM
 from profiling.recording import Failure, Recording, Samples
-from profiling.report import analyze_recording, analyze_trace
+from profiling.report import analyze_recording, analyze_trace, build_report
 from profiling.report_schema import Answer
 from tests.conftest import TRACES, SampleRecording, spread_samples
+from tests.unit.trace_builder import annotation, device_item, launch, read
 
 QUESTIONS = 6
 
@@ -80,6 +81,9 @@ def test_cpu_work_says_which_bound_it_is(sample_recording: SampleRecording) -> N
     answer = answers_of(replace(recording, latency=replace(recording.latency, submission=slow)))[CPU_WORK].answer
     assert "host-bound" in answer
     assert "122\u2009µs" in answer
+    assert recording.latency.device is not None
+    same = replace(recording.latency, submission=replace(slow, samples_ns=recording.latency.device.samples_ns))
+    assert "even within the noise" in answers_of(replace(recording, latency=same))[CPU_WORK].answer
 
 
 def test_on_a_cpu_all_work_is_the_cpus(cpu_recording: Recording) -> None:
@@ -107,3 +111,19 @@ def test_run_without_trace_names_the_stage_that_failed(sample_recording: SampleR
     assert "the stage profile did not finish (out_of_memory)" in answers[KERNEL].answer
     assert answers[WARM].answer.startswith("Yes")
     assert "44\u2009µs" in answers[CPU_WORK].answer or "44.0\u2009µs" in answers[CPU_WORK].answer
+
+
+def test_copies_between_host_and_device_are_those_of_the_steps() -> None:
+    def report_of(**copy: object) -> str:
+        trace = read(
+            annotation("ProfilerStep#1", 0, 100),
+            launch(1, 10, name="cudaMemcpyAsync"),
+            device_item(1, 20, 5, "Memcpy HtoD (Pageable -> Device)", cat="gpu_memcpy", **copy),
+            launch(2, 200, name="cudaMemcpyAsync"),
+            device_item(2, 210, 5, "Memcpy HtoD (Pageable -> Device)", cat="gpu_memcpy", bytes=512),
+        )
+        answers = build_report(Recording(), trace).answers
+        return next(answer.answer for answer in answers if answer.question == CPU_WORK)
+
+    assert "1 copy between host and device (size in all: 1\u2009KiB)" in report_of(bytes=1024)
+    assert "1 copy between host and device (size in all: not recorded)" in report_of()

@@ -161,7 +161,7 @@ def test_check_json_holds_the_raw_messages(cpu: FakeMachine, capsys: pytest.Capt
 def test_environment_gives_the_facts(gpu: FakeMachine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["environment"], record=gpu) == 0
     out = capsys.readouterr().out
-    for words in ("NVIDIA H200", "9.0", "140\u2009GiB", "2.11.0+cu130", "sm clock", "not recorded"):
+    for words in ("NVIDIA H200", "9.0", "140\u2009GiB", "2.11.0+cu130", "SM clock", "not recorded"):
         assert words in out
     path = tmp_path / "e.json"
     assert main(["environment", "--json", str(path)], record=gpu) == 0

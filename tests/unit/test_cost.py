@@ -36,3 +36,9 @@ def test_dense_mask_is_counted_where_one_is_passed():
     assert estimate_memory(parse_workload({"backend": "naive"})).mask_bytes == 2**20
     assert estimate_memory(parse_workload({"backend": "sdpa_flash"})).mask_bytes == 0
     assert estimate_memory(parse_workload({"backend": "sdpa_flash", "mask_form": "additive"})).mask_bytes == 2 * 2**20
+
+
+@pytest.mark.parametrize(("dtype", "element"), [("bfloat16", 4), ("float32", 4), ("float64", 8)])
+def test_math_holds_scores_in_float32_or_wider(dtype, element):
+    estimate = estimate_memory(parse_workload({"backend": "sdpa_math", "dtype": dtype}))
+    assert estimate.score_matrices_bytes == 3 * 8 * 16 * 1024 * 1024 * element

@@ -232,9 +232,10 @@ def test_recorded_text_stays_data_in_the_replay(build_analysis: Analysis, text: 
     assert len(ast.parse(script).body) == len(plain.body)
 
 
-def test_every_backend_and_mask_of_the_catalogue_can_be_replayed() -> None:
-    assert set(REPLAYED_BACKENDS) == {backend.slug for backend in BACKENDS}
-    assert set(REPLAYED_MASKS) == {mask.slug for mask in MASKS}
+def test_replay_names_only_what_the_catalogues_hold() -> None:
+    # Not the reverse: a backend or mask that is not replayed yet gives its reason.
+    assert set(REPLAYED_BACKENDS) <= {backend.slug for backend in BACKENDS}
+    assert set(REPLAYED_MASKS) <= {mask.slug for mask in MASKS}
 
 
 def test_an_unknown_backend_or_mask_is_no_replay_but_a_reason(flash: Analysis) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from attention.backends import Decision
 from attention.workload import MaskSpec
-from profiling.recording import Recording
+from profiling.recording import CapturedWarning, Recording
 from profiling.report import analyze_recording, analyze_trace
 from profiling.report_schema import RuleVerdict
 from tests.conftest import TRACES, SampleRecording
@@ -75,7 +75,12 @@ def test_silent_math_fires_with_the_refusals_and_what_unlocks(sample_recording: 
     verdict = verdict_of(replace(recording, decisions=(chosen, refused)), "silent_math")
     assert (verdict.status, verdict.severity) == ("fired", "warning")
     assert "20 kernels a step" in verdict.explanation
-    assert "256\u2009MiB" in verdict.explanation
+    # The math path raises bfloat16 to float32: twice the bytes of a score matrix in the workload's dtype.
+    assert "a score matrix of 512\u2009MiB in float32" in verdict.explanation
+    assert "no warning from PyTorch" in verdict.explanation
+    said = CapturedWarning(stage="timing", category="UserWarning", message="SDPA uses its math path")
+    warned = verdict_of(replace(recording, decisions=(chosen, refused), warnings=(said,)), "silent_math")
+    assert "no warning" not in warned.explanation
     assert any("needs float16 or bfloat16" in evidence.text for evidence in verdict.evidence)
     assert "dtype → bfloat16" in verdict.advice
 
@@ -85,6 +90,7 @@ def test_silent_math_fires_on_a_brought_trace() -> None:
     verdict = next(verdict for verdict in report.verdicts if verdict.rule == "silent_math")
     assert verdict.status == "fired"
     assert "does not say whether it was asked for" in verdict.explanation
+    assert "warning" not in verdict.explanation  # a trace does not tell what was printed
 
 
 def test_math_by_name_and_other_backends_are_clear(sample_recording: SampleRecording) -> None:

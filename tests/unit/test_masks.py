@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention.masks import MASKS, density, mask_of
-from attention.validation import parse_workload
+from attention.validation import FIELDS_BY_NAME, parse_workload
 
 lengths = st.integers(1, 40)
 
@@ -62,3 +62,11 @@ def test_auto_form_says_the_same_mask(fields, form):
 
 def test_every_mask_has_title_and_source():
     assert all(mask.title and mask.source for mask in MASKS)
+
+
+def test_every_parameter_of_a_mask_is_a_field_with_its_choices():
+    parameters = [parameter for mask in MASKS for parameter in mask.parameters]
+    assert parameters
+    for parameter in parameters:
+        field = FIELDS_BY_NAME[f"mask_{parameter.name}"]
+        assert (field.label, field.help, field.choices) == (parameter.label, parameter.help, parameter.choices)

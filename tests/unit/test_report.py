@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from attention.backends import Decision
 from attention.workload import Workload
 from profiling.recording import Failure, Latency, Recording, Samples, parse_recording, write_recording
-from profiling.report import analyze_recording, analyze_trace, build_cost, build_report, predict_backend
+from profiling.report import analyze_file, analyze_recording, analyze_trace, build_cost, build_report, predict_backend
 from profiling.report_schema import parse_report, write_report
 from profiling.trace.repair import InvalidTrace
 from tests.conftest import TRACES, SampleRecording
@@ -36,6 +36,34 @@ def test_json_that_is_no_recording_is_refused_and_not_read_as_an_empty_one() -> 
     for text in (b'{"beach": true}', b"[]", b"3"):
         with pytest.raises(ValueError, match="not a recording"):
             parse_recording(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format_version": 99}, "format_version=99 .* not known; this app reads 1"),
+        ({"format_version": "x"}, "format_version='x' .* not known"),
+        ({"workload": {"mask": {"name": "casual"}}}, "mask='casual' is not known; did you mean causal"),
+        ({"workload": {"batch_size": "float32"}}, "workload.batch_size is wrong"),
+        ({"workload": {"kv_heads": 3}}, "kv_heads=3 does not divide num_heads=16; choose 1, 2, 4, 8 or 16; record"),
+        ({"latency": {"device": {"samples_ns": [], "method": "events"}}}, "latency.device has no samples"),
+        ({"latency": {"wall": {"samples_ns": [-1], "method": "clock"}}}, "latency.wall has no samples or negative"),
+        ({"gpu_seconds": float("nan")}, "gpu_seconds is wrong: .* finite number"),
+        ({"trace_gz": "!!!"}, "trace_gz is wrong"),
+        ({"verdicts": []}, "report.json"),
+    ],
+)
+def test_a_recording_with_a_wrong_value_is_refused_by_what_is_wrong(changes: dict[str, object], message: str) -> None:
+    data = json.dumps({"format_version": 1, **changes}).encode()
+    with pytest.raises(InvalidTrace, match=message) as refused:
+        analyze_file(data)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_cut_off_recording_is_refused_as_one(sample_recording: SampleRecording) -> None:
+    data = write_recording(sample_recording("naive"))
+    with pytest.raises(InvalidTrace, match="recording is cut off"):
+        analyze_file(data[: len(data) // 2])
 
 
 def test_empty_recording_has_a_report_without_invented_numbers() -> None:

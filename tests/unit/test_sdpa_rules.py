@@ -59,6 +59,13 @@ def test_cpu_has_flash_and_math_alone():
     assert decisions["sdpa_auto"].selects == "sdpa_flash"
 
 
+def test_cpu_flash_takes_grouped_heads_from_torch_2_9_on():
+    assert decide(CPU, kv_heads=4)["sdpa_flash"].verdict == "accepted"
+    older = decide(DeviceFacts(kind="cpu", torch_version=(2, 8)), kv_heads=4)
+    assert older["sdpa_flash"].reason == "needs as many key/value heads as query heads, these are 4 and 16"
+    assert older["sdpa_auto"].selects == "sdpa_math"
+
+
 @pytest.mark.parametrize(
     ("device", "fields", "selected"),
     [

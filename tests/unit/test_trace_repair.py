@@ -1,6 +1,7 @@
 """Broken traces: what is repaired, that it is counted, and that the rest of the trace is as before."""
 
 import gzip
+import time
 from contextlib import suppress
 
 import pytest
@@ -112,6 +113,31 @@ def test_hostile_values_cost_one_event(event: str, kind: str) -> None:
     assert len(trace.device_items) == 4
     for read in trace.operators:
         read.name.encode()  # what is shown must be writable
+
+
+def test_an_event_longer_than_a_window_is_repaired_whole() -> None:
+    for length in range(4050, 4110):  # whatever the first window cuts: a string, a word, a number
+        data = WHOLE.replace(b"last_op", b"last\x01" + b"x" * length).replace(
+            b'"args": {}}]', b'"args": {"a": true, "b": -1.5e-07, "c": "\\u00e9", "d": null}}]'
+        )
+        trace = parse_trace(data)
+        assert {problem.kind: problem.count for problem in trace.problems} == {"control characters": 1}
+        assert len(trace.operators[-1].name) == length + 5
+
+
+@pytest.mark.parametrize(
+    "event", [b'{"ph":"X","name":"a\x01","cat":"cpu_op","ts":1,"dur":1},', b'{"ph":"X",,"name":1},']
+)
+def test_much_damage_costs_time_in_proportion(event: bytes) -> None:
+    began = time.monotonic()
+    head = b'{"note": "' + b"x" * 20_000_000 + b'", "traceEvents": ['
+    parse_trace(head + event * 9_999 + b'{"ph": "M", "name": "end"}]}')
+    assert time.monotonic() - began < 10  # an error that reads all the text before its place makes it a minute
+
+
+def test_a_text_of_damage_alone_is_refused() -> None:
+    with pytest.raises(InvalidTrace, match="More than 10000 events are not readable"):
+        parse_trace(b'{"traceEvents": [' + b'{"name":' * 20_000)
 
 
 def test_a_whole_surrogate_pair_is_a_character_also_in_a_broken_trace() -> None:

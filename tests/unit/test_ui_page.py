@@ -8,7 +8,7 @@ from pathlib import Path
 import gradio as gr
 import pytest
 
-from attention.masks import MASKS
+from attention.masks import MASKS, mask_of
 from attention.validation import WORKLOAD_FIELDS, default_fields, parse_workload
 from attention.workload import InvalidWorkload, Workload
 from profiling.environment import build_device_facts
@@ -63,6 +63,19 @@ def test_form_endpoint_and_fields_are_the_same(page: gr.Blocks) -> None:
 def test_only_the_four_endpoints_are_public(page: gr.Blocks) -> None:
     assert set(page.get_api_info()["named_endpoints"]) == {"/profile", "/check", "/environment", "/analyze"}
     assert page.get_api_info()["unnamed_endpoints"] == {}
+
+
+def test_endpoints_take_the_machines_defaults_before_anyone_opened_the_page(tmp_path: Path) -> None:
+    asked: list[Workload] = []
+
+    def cpu(request: RunRequest) -> Iterator[Progress | Recording]:
+        asked.extend(request.workloads)
+        yield Recording(environment=CPU_ENVIRONMENT)
+
+    fresh = build_app(cpu, recordings_folder=tmp_path)
+    check = next(fn.fn for fn in fresh.fns.values() if fn.api_name == "check")
+    check(*[None] * len(WORKLOAD_FIELDS))
+    assert asked == [parse_workload(default_fields("cpu"))]
 
 
 def test_every_endpoint_is_described(page: gr.Blocks) -> None:
@@ -143,7 +156,8 @@ def test_notes_show_each_backends_eligibility_once_the_machine_is_known() -> Non
 def test_picture_shows_the_masks_own_predicate(mask: str) -> None:
     picture = build_notes(control_values(default_fields("cuda") | {"mask": mask}), None).picture
     assert picture is not None
-    assert picture.count("mask-allowed") == (64 if mask == "none" else 36)
+    drawn = parse_workload(default_fields("cuda") | {"mask": mask, "seq_len_q": 8, "seq_len_kv": 8})
+    assert picture.count("mask-allowed") == mask_of(drawn).count_allowed(drawn)
     assert picture.count("mask-allowed") + picture.count("mask-blocked") == 64
 
 

@@ -1,13 +1,17 @@
 """Panels, strip and findings as pure functions: every sample renders, and no text of a trace becomes HTML."""
 
+import gzip
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profiling.headline import build_headline
 from profiling.recording import Failure, Recording
 from profiling.report import Analysis, analyze_recording, analyze_trace
 from tests.conftest import TRACES, SampleRecording, build_sample
@@ -156,6 +160,7 @@ def test_cpu_run_says_so_instead_of_numbers() -> None:
     assert "device time" not in labels
     assert labels["kernels a step"].details == ("no device activity was recorded; this ran on the CPU",)
     assert kernels.NO_DEVICE_ACTIVITY in words_of(kernels.render(view))
+    assert "aten::" in words_of(kernels.render(view))
     assert "aten::" in words_of(operators.render(view))
 
 
@@ -202,6 +207,38 @@ def test_brought_trace_claims_nothing_it_cannot_know() -> None:
     assert "A trace alone" in words_of(correctness.render(view))
 
 
+def test_trace_without_steps_keeps_its_device_items_and_says_why_none_is_counted_a_step() -> None:
+    trace = json.loads(gzip.decompress((TRACES / "math.json.gz").read_bytes()))
+    trace["traceEvents"] = [
+        event for event in trace["traceEvents"] if not str(event.get("name")).startswith("ProfilerStep")
+    ]
+    view = RunView(analysis=analyze_trace(json.dumps(trace).encode()), origin=Origin(kind="opened", title="a.json"))
+    tiles = {tile.label: tile for tile in build_tiles(view)}
+    for label in ("device time", "kernels a step"):
+        assert tiles[label].value == "not recorded"
+        assert tiles[label].details == (
+            "no ProfilerStep span marks a step in this trace; 60 device items in all of it",
+        )
+    headline = {fact.label: fact for fact in build_headline(view.analysis.report)}
+    assert "60 device items" in headline["device items a step"].method
+
+
+@pytest.mark.parametrize("kind", ["recorded", "live", "opened"])
+def test_origin_names_device_date_and_versions(kind: Literal["recorded", "live", "opened"]) -> None:
+    view = RunView(
+        analysis=analyze_recording(build_sample("cudnn")), origin=Origin(kind=kind, title="cudnn.recording.json.gz")
+    )
+    said = words_of(render_origin(view))
+    for part in (kind, "NVIDIA H200, 2026-11-29", "torch 2.11.0+cu130", "CUDA 13.0", "cuDNN 9.19"):
+        assert part in said
+
+
+def test_opened_trace_is_labelled_with_the_device_that_it_names() -> None:
+    analysis = analyze_trace((TRACES / "math.json.gz").read_bytes())
+    said = words_of(render_origin(RunView(analysis=analysis, origin=Origin(kind="opened", title="math.json.gz"))))
+    assert "opened from math.json.gz, recorded on NVIDIA H200" in said
+
+
 def test_kernel_table_sorts_by_raw_values_and_selects_items() -> None:
     view = view_of(build_sample("naive"))
     rows = [
@@ -244,7 +281,7 @@ def test_latency_draws_every_sample_of_every_clock_and_no_other() -> None:
 
 
 def test_latency_on_a_cpu_has_the_wall_clock_alone() -> None:
-    view = view_of(build_sample("cpu_flash"))
+    view = view_of(replace(build_sample("cpu_flash"), gpu_seconds=1.0))
     figure = latency.build_figure(view.analysis.recording.latency)
     assert figure is not None
     assert [trace.name for trace in figure.data] == ["wall time"]

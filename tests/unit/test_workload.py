@@ -1,10 +1,12 @@
 import json
 import pickle
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attention.backends import DeviceFacts
 from attention.validation import (
     WORKLOAD_FIELDS,
     check_memory,
@@ -13,8 +15,9 @@ from attention.validation import (
     parse_workload,
     with_backend,
 )
-from attention.workload import SIZE_LIMITS, InvalidWorkload, Workload
+from attention.workload import SIZE_LIMITS, DType, InvalidWorkload, Workload
 
+H200 = DeviceFacts(kind="cuda", name="NVIDIA H200", compute_capability=(9, 0))
 SIZES = tuple(name for name in SIZE_LIMITS if name != "head_dim_v")
 
 
@@ -129,14 +132,21 @@ def test_parameter_of_another_mask_is_refused():
 def test_memory_is_refused_with_the_numbers():
     workload = parse_workload({"backend": "naive", "seq_len_q": 65536, "seq_len_kv": 65536})
     with pytest.raises(InvalidWorkload) as caught:
-        check_memory(workload, 140 * 2**30, "NVIDIA H200")
+        check_memory(workload, 140 * 2**30, H200)
     message = str(caught.value)
     # Two score matrices of 8 × 16 × 65536² bfloat16 elements are 2,048 GiB.
     assert "score matrices 2,048.00 GiB" in message
     assert "NVIDIA H200 has 140.00 GiB free" in message
     assert "choose a fused backend" in message
-    check_memory(with_backend(workload, "sdpa_flash"), 140 * 2**30, "NVIDIA H200")
-    check_memory(workload, None, "unknown")
+    check_memory(with_backend(workload, "sdpa_flash"), 140 * 2**30, H200)
+    check_memory(workload, None, H200)
+
+
+def test_memory_of_a_selector_is_that_of_the_backend_it_lands_on():
+    fused = parse_workload({"seq_len_q": 65536, "seq_len_kv": 65536})
+    check_memory(fused, 140 * 2**30, H200)
+    with pytest.raises(InvalidWorkload, match="GiB on sdpa_math"):
+        check_memory(replace(fused, dtype=DType.FLOAT64), 140 * 2**30, H200)
 
 
 def test_invalid_workload_survives_pickling():
@@ -178,3 +188,28 @@ def test_any_input_is_a_workload_or_one_clear_line(fields):
     except InvalidWorkload as caught:
         error = str(caught)
     assert error is None or ("\n" not in error and "; " in error)
+
+
+@pytest.mark.parametrize("value", [10**400, "1e400", "nan", float("inf"), True, [1]])
+def test_scale_that_is_no_finite_number(value):
+    with pytest.raises(InvalidWorkload) as caught:
+        parse_workload({"scale": value})
+    assert caught.value.field == "scale"
+
+
+@pytest.mark.parametrize("value", [1e308, 1e39, 10_001])
+def test_a_scale_that_overflows_the_reference_is_refused(value):
+    with pytest.raises(InvalidWorkload, match=r"scale=.* is out of range; choose a number above 0 and up to 10000"):
+        parse_workload({"scale": value})
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["9" * 100_000, 10**5000, ["x"] * 10_000, "x" * 100_000],
+    ids=["digits", "number", "list", "text"],
+)
+@pytest.mark.parametrize("field", ["batch_size", "backend", "scale"])
+def test_a_long_wrong_value_still_makes_one_short_line(field, value):
+    with pytest.raises(InvalidWorkload) as caught:
+        parse_workload({field: value})
+    assert len(str(caught.value)) < 300

@@ -1,5 +1,6 @@
 """Where the numbers on the page come from: the top bar and the origin line."""
 
+from profiling.machine import describe_versions
 from profiling.recording import Environment
 from profiling.report_schema import Report
 from ui.markup import Markup, element
@@ -23,39 +24,42 @@ def render_top_bar(environment: Environment | None, *, space_id: str | None) -> 
         "header",
         element("h1", "AttnScope"),
         element("span", PURPOSE, class_="purpose"),
-        element("span", "runs on: ", describe_machine(environment), class_="machine"),
+        element("span", "runs on: ", _describe_host(environment), class_="machine"),
         duplicate,
         class_="top-bar att",
     )
 
 
-def describe_machine(environment: Environment | None) -> str:
-    """``NVIDIA H200 · torch 2.11.0+cu130 · CUDA 13.0``, or that it is not known yet."""
+def _describe_host(environment: Environment | None) -> str:
     if environment is None:
         return "not known before the first run"
-    parts = [environment.device_name, f"torch {environment.torch}" if environment.torch else ""]
-    parts.append(f"CUDA {environment.cuda}" if environment.cuda else "")
-    return " · ".join(part for part in parts if part)
+    return f"{environment.device_name} · {describe_versions(environment)}"
 
 
 def render_origin(view: RunView) -> Markup:
-    """``● recorded on NVIDIA H200, 2026-11-29`` and the workload in the field's shorthand."""
+    """``● recorded on NVIDIA H200, 2026-11-29``, the workload in the field's shorthand, and the versions."""
     report = view.analysis.report
     workload = report.workload
     shape = f"{workload.describe()} · {workload.direction}" if workload else ""
+    dot = element("span", "● ", class_=f"dot {'good' if view.origin.kind == 'live' else 'calm'}", aria_hidden="true")
     return element(
         "div",
-        element("span", "●", class_=f"dot {'good' if view.origin.kind == 'live' else 'calm'}", aria_hidden="true"),
-        element("strong", _provenance(view, report)),
+        element("strong", dot, _provenance(view, report)),
         element("span", shape, class_="shape") if shape else None,
+        element("span", describe_versions(report.environment), class_="quiet") if report.environment else None,
         class_="origin att",
     )
 
 
 def _provenance(view: RunView, report: Report) -> str:
-    environment = report.environment
-    if view.origin.kind == "opened":
-        return f"opened from {view.origin.title}"
+    environment, trace = report.environment, view.analysis.trace
     where = environment.device_name if environment else "an unknown machine"
     date = environment.captured_at[:10] if environment and environment.captured_at else "date not recorded"
-    return f"{'live' if view.origin.kind == 'live' else 'recorded'} on {where}, {date}"
+    if view.origin.kind == "live":
+        return f"live on {where}, {date}"
+    recorded = f"recorded on {where}, {date}"
+    if view.origin.kind == "recorded":
+        return recorded
+    if environment is None and trace is not None and trace.devices:
+        recorded = f"recorded on {', '.join(device.name for device in trace.devices)}"
+    return f"opened from {view.origin.title}, {recorded}"

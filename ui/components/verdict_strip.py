@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from profiling.clocks import device_clock, noise_ns
+from profiling.clocks import device_clock, slower_side
 from profiling.format import (
     NOT_RECORDED,
     THIN_SPACE,
@@ -16,7 +16,7 @@ from profiling.format import (
 from profiling.headline import why_not_counted, worst_delta
 from profiling.report_schema import LatencySummary, Report
 from ui.guess import score_guess
-from ui.markup import Markup, element
+from ui.markup import Markup, element, join
 from ui.view import RunView
 
 
@@ -35,7 +35,12 @@ def render_strip(view: RunView) -> Markup:
     """The strip as HTML; empty where the run was refused, for then there is no number to show."""
     if view.was_refused:
         return Markup("")
-    return element("dl", *(_render_tile(tile) for tile in build_tiles(view)), class_="strip att", aria_label="verdict")
+    tiles = build_tiles(view)
+    strip = element("dl", *(_render_tile(tile) for tile in tiles), class_="strip att", aria_label="verdict")
+    if not any(tile.spread for tile in tiles):
+        return strip
+    note = "± is half the interquartile range of the samples. A step is one call of the attention."
+    return join((strip, element("p", note, class_="att strip-note")))
 
 
 def build_tiles(view: RunView) -> tuple[Tile, ...]:
@@ -77,16 +82,15 @@ def _times(report: Report) -> list[Tile]:
     device = device_clock(report)
     tiles.append(_wall_on_cpu(report) if device is None else _clock("device time", device))
     if latency.submission is not None and device is not None:
-        margin = latency.submission.median_ns - device.median_ns
-        noise = noise_ns(device, latency.submission)
-        bound = "▲ host-bound" if margin > noise else "device-bound" if margin < -noise else "even within the noise"
+        slower = slower_side(device=device, submission=latency.submission)
+        bound = {"host": "▲ host-bound", "device": "device-bound", "even": "even within the noise"}[slower]
         tiles.append(
             Tile(
                 label="submission time",
                 value=format_duration(latency.submission.median_ns),
                 spread=format_spread(latency.submission.iqr_ns, beside_ns=latency.submission.median_ns),
                 details=(bound,),
-                tone="warn" if margin > noise else "",
+                tone="warn" if slower == "host" else "",
             )
         )
     return tiles

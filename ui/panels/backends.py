@@ -2,6 +2,7 @@
 
 from attention.backends import BACKENDS, Decision
 from profiling.format import NOT_RECORDED
+from profiling.headline import BASIS_WORDS, VERDICT_MARKS, VERDICT_WORDS
 from profiling.report_schema import Report
 from ui.components.facts import render_facts
 from ui.components.table import Cell, Column, Row, render_table, words
@@ -9,17 +10,13 @@ from ui.markup import Markup, element
 from ui.panels.panel import html_panel
 from ui.view import RunView
 
-VERDICTS = {
-    "accepted": ("✓ accepted", "good"),
-    "rejected": ("✗ refused", "warn"),
-    "undetermined": ("? undetermined", ""),
-}
+TONES = {"accepted": "good", "rejected": "warn", "undetermined": ""}
 COLUMNS = (
     Column(title="backend"),
     Column(title="verdict"),
     Column(title="reason"),
     Column(title="one change that unlocks it", help="single changes that were tried and ran"),
-    Column(title="known by", help="rule: from the shape and device; probe: PyTorch was asked"),
+    Column(title="known by"),
 )
 
 
@@ -34,6 +31,12 @@ def render(view: RunView) -> Markup:
         "div",
         _render_three(report),
         element("h3", "Every backend's verdict on this workload"),
+        element(
+            "p",
+            "Known by trial: PyTorch was asked for this backend alone, on this device. Known by rule: from the shape, "
+            "the dtype and the device.",
+            class_="quiet",
+        ),
         render_table(
             COLUMNS, [Row(cells=_cells(decision)) for decision in report.decisions], caption="backend verdicts"
         )
@@ -65,14 +68,14 @@ def _render_three(report: Report) -> Markup:
 
 
 def _cells(decision: Decision) -> tuple[Cell, ...]:
-    verdict, tone = VERDICTS[decision.verdict]
+    verdict, tone = f"{VERDICT_MARKS[decision.verdict]} {VERDICT_WORDS[decision.verdict]}", TONES[decision.verdict]
     titles = {backend.slug: backend.title for backend in BACKENDS}
     return (
         Cell(content=element("code", decision.backend, title=titles.get(decision.backend)), sort_key=decision.backend),
         Cell(content=element("span", verdict, class_=f"nowrap {tone}"), sort_key=verdict),
         words(decision.reason or NOT_RECORDED),
         words("; ".join(decision.unlocked_by) or "–"),
-        words(decision.basis),
+        words(BASIS_WORDS[decision.basis]),
     )
 
 

@@ -1,26 +1,23 @@
-"""Environment: the machine, taken in the process that ran the workload, and where the run's seconds went."""
+"""Environment: the machine, taken in the process that ran the workload, and how to run the same again."""
 
-from profiling.format import format_duration
 from profiling.machine import describe_environment
 from profiling.report_schema import Report
 from profiling.workload_flags import write_command
 from ui.components.facts import render_facts
 from ui.components.names import render_copy_button
-from ui.components.progress import STAGE_TITLES
 from ui.markup import Markup, element
 from ui.panels.panel import html_panel
 from ui.view import RunView
 
 
 def render(view: RunView) -> Markup:
-    """Machine, flags, ledger, and the command that repeats the run."""
+    """Machine, flags, schedule, and the command that repeats the run."""
     report = view.analysis.report
     return element(
         "div",
         element("h3", "Machine"),
         render_facts(describe_environment(report.environment)) if report.environment else element("p", _missing(view)),
         _render_protocol(report),
-        _render_ledger(report),
         _render_command(report),
         class_="att",
     )
@@ -41,18 +38,6 @@ def _render_protocol(report: Report) -> Markup | None:
         f"wait {schedule.wait}, warm-up {schedule.warmup}, active {schedule.active}; {report.steps_recorded} recorded"
     )
     return element("section", element("h3", "Profiler schedule, in steps"), element("p", steps))
-
-
-def _render_ledger(report: Report) -> Markup | None:
-    entries = report.latency.ledger
-    if not entries:
-        return None
-    rows = [(STAGE_TITLES[entry.stage], format_duration(entry.wall_ns)) for entry in entries]
-    if report.latency.first_call_ns is not None:
-        rows.append(("of which the very first call", format_duration(report.latency.first_call_ns)))
-    if report.gpu_seconds is not None:
-        rows.append(("device held, in all", format_duration(report.gpu_seconds * 1e9)))
-    return element("section", element("h3", "Where the run's time went"), render_facts(rows))
 
 
 def _render_command(report: Report) -> Markup | None:

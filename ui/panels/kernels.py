@@ -5,6 +5,7 @@ from profiling.report_schema import KernelSummary
 from ui.components.names import render_name
 from ui.components.table import Cell, Column, Row, number, render_table, words
 from ui.markup import Markup, element, join
+from ui.panels import operators
 from ui.panels.panel import html_panel
 from ui.roles import render_role
 from ui.view import RunView
@@ -62,8 +63,7 @@ def _render_nothing(view: RunView) -> Markup:
         return element("p", "No trace was recorded, so there are no kernels to show.")
     on_cpu = report.environment is None or report.environment.device == "cpu"
     message = NO_DEVICE_ACTIVITY if on_cpu else "No device activity was recorded, though this ran on a GPU."
-    button = element("button", "See the operators instead", type="button", class_="plain", data_open_tab="operators")
-    return element("p", message, " ", button)
+    return join((element("p", message, " These are the operators instead."), operators.render(view)))
 
 
 def _row(kernel: KernelSummary) -> Row:

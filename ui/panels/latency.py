@@ -8,6 +8,7 @@ from profiling.format import NOT_RECORDED, format_count, format_duration, format
 from profiling.recording import Latency, Samples
 from profiling.report_schema import LatencySummary, Report
 from ui.components.facts import render_facts
+from ui.components.progress import STAGE_TITLES
 from ui.components.table import Cell, Column, Row, number, render_table, words
 from ui.markup import Markup, element
 from ui.panels.panel import Panel, Values
@@ -133,7 +134,7 @@ def _render_ledger(report: Report) -> Markup:
     if not report.latency.ledger:
         return Markup("")
     total_ns = None if report.gpu_seconds is None else report.gpu_seconds * 1e9
-    stages = [(entry.stage.replace("_", " "), format_duration(entry.wall_ns)) for entry in report.latency.ledger]
+    stages = [(STAGE_TITLES[entry.stage], format_duration(entry.wall_ns)) for entry in report.latency.ledger]
     return element(
         "div",
         element("h3", "Where the run's time went"),

@@ -61,6 +61,7 @@
     const sort = target.closest(".sort-button"), copyButton = target.closest(".copy-button");
     const show = target.closest("[data-show-items]"), open = target.closest("[data-open-tab]");
     const row = target.closest("tr[data-items]");
+    if (target.closest("#run")) closeDrawer(); // it covers the run's progress
     if (sort) sortTable(sort);
     else if (copyButton) copy(copyButton);
     else if (show) { openTab("timeline"); select(parse(show.dataset.showItems)); }
@@ -76,11 +77,14 @@
 
   // On a narrow screen the form is a drawer, and the report is what a visitor came for: it starts closed.
   const narrow = window.matchMedia("(max-width: 768px)");
-  const closing = setInterval(() => {
+  const closeDrawer = () => {
     const drawer = document.querySelector(".sidebar");
-    if (!drawer) return;
+    if (drawer && narrow.matches && drawer.classList.contains("open")) drawer.querySelector(".toggle-button").click();
+  };
+  const closing = setInterval(() => {
+    if (!document.querySelector(".sidebar")) return;
     clearInterval(closing);
-    if (narrow.matches && drawer.classList.contains("open")) drawer.querySelector(".toggle-button").click();
+    closeDrawer();
   }, 50);
 
   // Elapsed time runs here, so that it moves between two messages of the server.
