@@ -3,6 +3,7 @@
 import spaces  # isort: skip - must come before anything that may import torch
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,8 @@ def choose_recorder() -> Recorder:
 
 
 def main() -> None:
+    # Gradio's own choice is one folder a machine, which belongs to the first user who ran any Gradio app there.
+    os.environ.setdefault("GRADIO_TEMP_DIR", str(Path(tempfile.gettempdir()) / f"attnscope-cache-{os.getuid()}"))
     recorder = choose_recorder()
     # Imported now, so that the worker imports torch on one core while this imports gradio on the other.
     from ui import build_app, launch_options

@@ -1,5 +1,6 @@
 """One door for every experiment: form, command line and API give named values, a checked Workload comes back."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -241,17 +242,15 @@ def _parse_int(field: WorkloadField, value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     # 20 digits hold every value in range; int() of a longer text is refused or slow.
-    if isinstance(value, str) and len(value) <= 20:
-        try:
-            return int(value.strip(), 10)
-        except ValueError:
-            pass
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,20}\s*", value):
+        return int(value)
     raise InvalidWorkload(field.name, value, "is not a whole number", remedy)
 
 
 def _parse_float(field: WorkloadField, value: object) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number or (isinstance(value, str) and len(value) <= 40):
+    # float() would also take 1_0 and digits of other scripts, which look like a slip.
+    if number or (isinstance(value, str) and len(value) <= 40 and value.isascii() and "_" not in value):
         try:
             return float(value)  # type: ignore[arg-type]  # a number or text; Workload refuses nan and infinity
         except (ValueError, OverflowError):

@@ -172,7 +172,7 @@ class Worker:
         """The process that will serve the run; the caller sends the request after it released the lock."""
         run.process = self._living_process()
         run.was_ready = run.process.ready
-        self._limit(run, self._start_limit_s, "Starting the process that owns the device")
+        self._limit(run, self._start_limit_s, "Starting the process that owns the device", "Try again.")
         return run.process
 
     def _living_process(self) -> WorkerProcess:
@@ -181,13 +181,13 @@ class Worker:
             self._process = WorkerProcess(record=record, warm_up=warm_up, receive=self._receive)
         return self._process
 
-    def _limit(self, run: _Run, seconds: float, what: str) -> None:
+    def _limit(self, run: _Run, seconds: float, what: str, remedy: str) -> None:
         if run.timer is not None:
             run.timer.cancel()
         end = _End(
             kind="timeout",
             message=f"{what} took longer than {seconds:g} s and was ended.",
-            hint=f"{_NEXT_RUN} Choose a smaller shape or a faster backend.",
+            hint=f"{_NEXT_RUN} {remedy}",
         )
         # A timer and not the caller's loop: the device is freed even when nobody reads the iterator any more.
         run.timer = threading.Timer(seconds, self._end_early, (run, end))
@@ -207,7 +207,7 @@ class Worker:
                     return
             if isinstance(message, Begun):
                 run.begun = True
-                self._limit(run, self._time_limit_s, "The run")
+                self._limit(run, self._time_limit_s, "The run", "Choose a smaller shape or a faster backend.")
                 return
             if isinstance(message, Ready):
                 return  # the request is in the pipe already

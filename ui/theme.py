@@ -39,5 +39,7 @@ def launch_options() -> dict[str, Any]:
         "footer_links": ["api", "settings"],
         "run_history": False,
         "ssr_mode": False,
+        # Gradio's own refusals, such as of a path that was never uploaded, reach an API caller with their reason.
+        "show_error": True,
         "max_file_size": MAX_TRACE_SIZE,
     }

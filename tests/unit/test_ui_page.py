@@ -1,5 +1,6 @@
 """The page as a whole: form, endpoints and workload fields agree, runs can be stopped, torch stays away."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -76,6 +77,30 @@ def test_endpoints_take_the_machines_defaults_before_anyone_opened_the_page(tmp_
     check = next(fn.fn for fn in fresh.fns.values() if fn.api_name == "check")
     check(*[None] * len(WORKLOAD_FIELDS))
     assert asked == [parse_workload(default_fields("cpu"))]
+
+
+def test_page_starts_where_another_user_has_the_machine_wide_temporary_folders(tmp_path: Path) -> None:
+    for name in ("gradio", "attnscope-downloads"):
+        (tmp_path / name).touch()  # like a folder of somebody else, nothing can be made in it
+    code = (
+        "import app\n"
+        "def without_worker():\n"
+        "    import gradio\n"
+        "    gradio.Blocks.launch = lambda self, **options: print('launched')\n"
+        "    return lambda request: iter(())\n"
+        "app.choose_recorder = without_worker\n"
+        "app.main()\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "GRADIO_TEMP_DIR"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "launched" in done.stdout, done.stderr
 
 
 def test_every_endpoint_is_described(page: gr.Blocks) -> None:

@@ -45,7 +45,9 @@ def test_size_out_of_range_names_field_value_and_range(name, value):
 
 
 @pytest.mark.parametrize("name", SIZES)
-@pytest.mark.parametrize("value", ["1.5", 2.5, "eight", True, [4], {"n": 4}, float("nan"), float("inf"), "0x10", "1e3"])
+@pytest.mark.parametrize(
+    "value", ["1.5", 2.5, "eight", True, [4], {"n": 4}, float("nan"), float("inf"), "0x10", "1e3", "1_0", "٣"]
+)
 def test_size_that_is_no_whole_number(name, value):
     with pytest.raises(InvalidWorkload, match="is not a whole number"):
         parse_workload({name: value})

@@ -1,5 +1,6 @@
 """Downloads: one button a file, disabled with its reason where the run lacks what the file needs."""
 
+import os
 import shutil
 import tempfile
 import time
@@ -17,7 +18,8 @@ from ui.view import RunView
 
 # Gradio copies a served file into its own cache while it answers, so a folder is only needed for that long.
 KEEP_S = 3600.0
-_ROOT = Path(tempfile.gettempdir()) / "attnscope-downloads"
+# One a user: on a shared machine another's folder cannot be written to.
+_ROOT = Path(tempfile.gettempdir()) / f"attnscope-downloads-{os.getuid()}"
 
 
 def write_files(analysis: Analysis) -> dict[str, Path]:
