@@ -21,14 +21,14 @@ REFERENCE_ARRAYS = 3
 
 def count_flops(workload: Workload) -> int:
     """FLOPs of one forward call over the allowed (query, key) pairs."""
-    pairs = mask_of(workload).count_allowed(workload) * workload.batch_size * workload.num_heads
+    pairs = mask_of(workload).count_allowed(workload) * workload.num_heads
     return 2 * pairs * (workload.head_dim + workload.value_dim)
 
 
 def inputs_bytes(workload: Workload) -> int:
     """Bytes of query, key and value."""
     query = workload.num_heads * workload.seq_len_q * workload.head_dim
-    key_value = workload.kv_heads * workload.seq_len_kv * (workload.head_dim + workload.value_dim)
+    key_value = workload.stored_kv_heads * workload.seq_len_kv * (workload.head_dim + workload.value_dim)
     return workload.batch_size * (query + key_value) * workload.dtype.itemsize
 
 
@@ -48,15 +48,14 @@ def score_matrix_bytes(workload: Workload) -> int:
 
 def mask_bytes(workload: Workload) -> int:
     """Bytes of the dense mask tensor that the call receives; 0 where it receives none."""
-    form = mask_of(workload).resolve_form(workload)
-    dense = find(workload.backend, BACKENDS, field="backend").takes_dense_mask or form in (
-        MaskForm.BOOL,
-        MaskForm.ADDITIVE,
-    )
-    if form is None or not dense:
+    mask, backend = mask_of(workload), find(workload.backend, BACKENDS, field="backend")
+    form = mask.resolve_form(workload)
+    if form is None or backend.builds_mask or (form is MaskForm.IS_CAUSAL and not backend.takes_dense_mask):
         return 0
-    element = workload.dtype.itemsize if form is MaskForm.ADDITIVE else 1
-    return workload.seq_len_q * workload.seq_len_kv * element
+    elements = workload.seq_len_q * workload.seq_len_kv
+    elements *= workload.batch_size if mask.varies_by_batch else 1
+    elements *= workload.num_heads if mask.varies_by_head else 1
+    return elements * {MaskForm.ADDITIVE: workload.dtype.itemsize, MaskForm.ADDITIVE_FLOAT32: 4}.get(form, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from attention.backends.naive import attend, repeat_heads
 from attention.cost import REFERENCE_BLOCK_ELEMENTS
-from attention.inputs import Inputs, allowed_rows
+from attention.inputs import allowed_rows, bias_dtype, bias_rows
+from attention.tensors import Inputs
 from attention.workload import Workload
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class ReferenceBlock:
     where that dtype is float64, since a second float64 run would repeat the reference bit for bit.
     ``rounding``: what turns the error of ``rounded`` into the one expected of the workload's dtype: 1, or the
     ratio of the two types' units.
-    ``live``: bool ``[stop - start]``, False for rows that may attend to nothing; None when all are live.
+    ``live``: bool ``[num_heads or 1, stop - start]``, False for rows that may attend to nothing; None: all are live.
     """
 
     batch: int
@@ -53,16 +54,28 @@ def build_reference(workload: Workload, inputs: Inputs) -> Iterator[ReferenceBlo
         for start in range(0, workload.seq_len_q, rows_per_block):
             stop = min(start + rows_per_block, workload.seq_len_q)
             query = inputs.query[batch : batch + 1, :, start:stop]
-            allowed = allowed_rows(workload, device, start, stop)
+            batches, rows = slice(batch, batch + 1), slice(start, stop)
+            allowed = allowed_rows(workload, device, batches, rows)
             masked = None if allowed is None else ~allowed
+            bias = bias_rows(workload, device, batches, rows)
+            if bias is not None:
+                bias = bias.to(bias_dtype(workload)).to(torch.float64)  # as the call sees it
             exact = attend(
-                query.to(torch.float64), key64, value64, masked=masked, bias=None, scale=scale, in_place=True
+                query.to(torch.float64), key64, value64, masked=masked, bias=bias, scale=scale, in_place=True
             )
-            rounded = attend(query.to(lower), key, value, masked=masked, bias=None, scale=scale, in_place=True)
+            rounded = attend(
+                query.to(lower),
+                key,
+                value,
+                masked=masked,
+                bias=None if bias is None else bias.to(lower),
+                scale=scale,
+                in_place=True,
+            )
             live = None
             if allowed is not None:
-                live = allowed.any(dim=-1)[0, 0]
-                exact = torch.where(live[:, None], exact, 0.0)
+                live = allowed.any(dim=-1)[0]
+                exact = torch.where(live[..., None], exact, 0.0)
             yield ReferenceBlock(
                 batch=batch, start=start, stop=stop, exact=exact[0], rounded=rounded[0], rounding=rounding, live=live
             )

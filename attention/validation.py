@@ -10,7 +10,17 @@ from attention.backends import BACKENDS, DeviceFacts
 from attention.cost import estimate_memory
 from attention.lookup import find, find_name
 from attention.masks import MASKS, Mask, mask_of
-from attention.workload import SIZE_LIMITS, Direction, DType, InvalidWorkload, MaskForm, MaskSpec, Scalar, Workload
+from attention.workload import (
+    SIZE_LIMITS,
+    Direction,
+    DType,
+    InvalidWorkload,
+    Layout,
+    MaskForm,
+    MaskSpec,
+    Scalar,
+    Workload,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +28,7 @@ class WorkloadField:
     """One value that a user may give. ``default`` is the tutorial's; None means it may be left out."""
 
     name: str
-    kind: Literal["choice", "int", "float"]
+    kind: Literal["choice", "int", "float", "text"]
     label: str
     help: str
     default: Scalar | None
@@ -33,7 +43,7 @@ def _size(name: str, label: str, help: str, default: int | None) -> WorkloadFiel
 MASK_PARAMETER_FIELDS: dict[str, WorkloadField] = {
     parameter.name: WorkloadField(
         name=f"mask_{parameter.name}",
-        kind="choice",
+        kind=parameter.kind,
         label=parameter.label,
         help=parameter.help,
         default=None,  # a value is an error where the mask has no such parameter
@@ -58,6 +68,7 @@ WORKLOAD_FIELDS: tuple[WorkloadField, ...] = (
     _size("seq_len_q", "query length", "query rows", 1024),
     _size("seq_len_kv", "key/value length", "keys that a query may attend to", 1024),
     _size("head_dim", "head dim", "elements a head", 64),
+    _size("head_dim_v", "value head dim", "elements a head of value and output; left out it is head_dim", None),
     WorkloadField(
         name="dtype",
         kind="choice",
@@ -92,10 +103,19 @@ WORKLOAD_FIELDS: tuple[WorkloadField, ...] = (
         choices=tuple(direction.value for direction in Direction),
     ),
     WorkloadField(
+        name="layout",
+        kind="choice",
+        label="layout",
+        help="how the tensors lie in memory; expanded_kv gives key and value the query's heads",
+        default="contiguous",
+        choices=tuple(layout.value for layout in Layout),
+    ),
+    WorkloadField(
         name="scale", kind="float", label="scale", help="softmax scale; left out it is 1/sqrt(head_dim)", default=None
     ),
     WorkloadField(name="seed", kind="int", label="seed", help="seed of the random inputs", default=0),
 )
+TEXT_LIMIT = 2_000  # some hundred document lengths
 FIELDS_BY_NAME = {field.name: field for field in WORKLOAD_FIELDS}
 
 # On a CPU the whole protocol must end in seconds on two cores: a score matrix of 2 M elements keeps naive
@@ -150,6 +170,7 @@ def parse_workload(fields: Mapping[str, object]) -> Workload:
         mask=MaskSpec(name=mask.slug, parameters=parameters, form=form),
         dtype=DType(str(given.pop("dtype"))),
         direction=Direction(str(given.pop("direction"))),
+        layout=Layout(str(given.pop("layout"))),
         **given,  # type: ignore[arg-type]  # ints, floats and text by WORKLOAD_FIELDS; Workload checks them
     )
     mask.check(workload)
@@ -230,7 +251,15 @@ def _parse_value(field: WorkloadField, value: object) -> Scalar | None:
         return field.default
     if field.kind == "choice":
         return find_name(value, field.choices, field=field.name)
+    if field.kind == "text":
+        return _parse_text(field, value)
     return _parse_int(field, value) if field.kind == "int" else _parse_float(field, value)
+
+
+def _parse_text(field: WorkloadField, value: object) -> str:
+    if isinstance(value, str) and len(value) <= TEXT_LIMIT:
+        return "".join(value.split())
+    raise InvalidWorkload(field.name, value, "is not a short text", f"give at most {TEXT_LIMIT} characters")
 
 
 def _parse_int(field: WorkloadField, value: object) -> int:

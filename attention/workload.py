@@ -27,7 +27,11 @@ class Direction(StrEnum):
 
 
 class Layout(StrEnum):
+    """How query, key and value lie in memory; their shapes stay ``[batch_size, heads, seq_len, dim]``."""
+
     CONTIGUOUS = "contiguous"
+    TRANSPOSED = "transposed"  # views of [batch_size, seq_len, heads, dim], as a projection leaves them
+    EXPANDED_KV = "expanded_kv"  # key and value with the query's heads; stride 0 where kv_heads is 1
 
 
 class MaskForm(StrEnum):
@@ -36,7 +40,8 @@ class MaskForm(StrEnum):
     AUTO = "auto"
     IS_CAUSAL = "is_causal"
     BOOL = "bool"
-    ADDITIVE = "additive"
+    ADDITIVE = "additive"  # in the query's dtype
+    ADDITIVE_FLOAT32 = "additive_float32"
 
 
 Scalar = str | int | float
@@ -142,6 +147,16 @@ class Workload:
     def value_dim(self) -> int:
         """Head dimension of value and output."""
         return self.head_dim if self.head_dim_v is None else self.head_dim_v
+
+    @property
+    def presented_kv_heads(self) -> int:
+        """Heads of key and value as the call receives them."""
+        return self.num_heads if self.layout is Layout.EXPANDED_KV else self.kv_heads
+
+    @property
+    def stored_kv_heads(self) -> int:
+        """Heads of key and value that lie in memory: expanding one head is a view, expanding more a copy."""
+        return 1 if self.kv_heads == 1 else self.presented_kv_heads
 
     @property
     def softmax_scale(self) -> float:

@@ -16,8 +16,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from attention.inputs import Inputs
 from attention.reference import ReferenceBlock, build_reference
+from attention.tensors import Inputs
 from attention.workload import DType, Workload
 from profiling.format import format_error
 from profiling.recording import Delta, ReferenceSample
@@ -94,9 +94,9 @@ class _Accumulator:
         finite = torch.isfinite(measured)
         self.nan_count += int(torch.isnan(measured).sum())
         self.inf_count += int(torch.isinf(measured).sum())
-        judged = torch.ones_like(finite) if block.live is None else block.live[:, None].expand_as(finite)
+        judged = torch.ones_like(finite) if block.live is None else block.live[..., None].expand_as(finite)
         if block.live is not None:
-            self.dead_rows += int((~block.live).sum())
+            self.dead_rows += int((~block.live[0]).sum())
         self.live_non_finite += int((judged & ~finite).sum())
         error = torch.where(finite & judged, (measured - block.exact).abs(), 0.0)
         self.squared_error += float(error.square().sum())
@@ -182,7 +182,7 @@ def check_output(workload: Workload, inputs: Inputs, output: "torch.Tensor") -> 
         worst_index=told.worst_index,
         worst_value=told.worst_value,
         worst_reference=told.worst_reference,
-        dead_rows=accumulator.dead_rows // workload.batch_size,
+        dead_rows=accumulator.dead_rows,
         reference=REFERENCE_NAME,
         reference_samples=tuple(samples),
     )

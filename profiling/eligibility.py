@@ -13,7 +13,7 @@ from profiling.failures import is_sticky
 from profiling.refusal import parse_refusal
 
 if TYPE_CHECKING:
-    from attention.inputs import Inputs
+    from attention.tensors import Inputs
 
 # A probe runs the whole call up to this many score elements, and one batch entry above it; nothing that
 # eligibility depends on changes with the batch size. On the GPU the tutorial's case has half of it; on a CPU
@@ -113,7 +113,7 @@ def _ask_selector(workload: Workload, predicted: Decision, inputs: "Inputs") -> 
             dropout_p=0.0,
             is_causal=inputs.is_causal,
             scale=workload.scale,
-            enable_gqa=workload.kv_heads != workload.num_heads,
+            enable_gqa=workload.presented_kv_heads != workload.num_heads,
         )
     slug = SELECTED.get(int(chosen))
     if slug is None:

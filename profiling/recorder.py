@@ -1,6 +1,6 @@
 """Run workloads under torch.profiler and hand back recordings. The only module that starts the profiler.
 
-Order for each workload: inputs, first call, decisions, warm-up, un-profiled timing, memory, profile, correctness.
+Order for each workload: inputs, first call, warm-up, un-profiled timing, memory, profile, correctness, decisions.
 A stage that fails leaves a Failure; what came before it stands, and the next workload starts afresh.
 """
 
@@ -17,8 +17,9 @@ from warnings import WarningMessage
 
 from attention.backends import BACKENDS, Decision
 from attention.cost import output_bytes
-from attention.inputs import Inputs, build_inputs, fingerprint
+from attention.inputs import build_inputs, fingerprint
 from attention.lookup import find
+from attention.tensors import Inputs
 from attention.validation import check_memory, check_workload
 from attention.workload import Workload
 from profiling import timing
@@ -180,9 +181,9 @@ class _Run:
         with capture_warnings() as captured:
             began = time.perf_counter_ns()
             try:
-                with self.backend.build(self.workload, self.inputs) as call:
-                    call()
-                    self._synchronize()
+                self.call = self.context.enter_context(self.backend.build(self.workload, self.inputs))
+                self.call()
+                self._synchronize()
             except (RuntimeError, ValueError, NotImplementedError) as error:
                 if not is_refusal(error) or is_sticky(error):
                     raise
@@ -195,13 +196,12 @@ class _Run:
         self.recording = replace(self.recording, latency=Latency(first_call_ns=first_call_ns))
 
     def _decisions(self) -> None:
+        self.context.close()  # a pin around the probes would answer for PyTorch's selector
         tensors = self.shared.tensors(self.workload, self.device)
         decisions = self.shared.decisions(self.workload, lambda: build_decisions(self.workload, tensors, self.facts))
         self.recording = replace(self.recording, decisions=decisions)
 
     def _warmup(self) -> None:
-        # Entered only now: a pin around the decisions would answer for PyTorch's selector.
-        self.call = self.context.enter_context(self.backend.build(self.workload, self.inputs))
         for _ in range(WARMUP_CALLS):
             self.call()
         self._synchronize()

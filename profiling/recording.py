@@ -18,7 +18,7 @@ _HEAD = b'{"format_version"'  # how a written recording begins
 
 # In the order in which they run; the page names them while they do.
 Stage = Literal[
-    "queue", "environment", "inputs", "first_call", "decisions", "warmup", "timing", "memory", "profile", "correctness"
+    "queue", "environment", "inputs", "first_call", "warmup", "timing", "memory", "profile", "correctness", "decisions"
 ]
 FailureKind = Literal[
     "refused",  # the pinned backend cannot run this workload: a result, not a fault
@@ -151,7 +151,7 @@ class Delta:
     worst_index: tuple[int, ...] | None
     worst_value: float | None
     worst_reference: float | None
-    dead_rows: int  # rows that may attend to nothing
+    dead_rows: int  # query rows of one head, over the batch, that may attend to nothing
     reference: str
     reference_samples: tuple[ReferenceSample, ...] = ()
 

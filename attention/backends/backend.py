@@ -11,7 +11,7 @@ from attention.workload import DType, Workload
 if TYPE_CHECKING:
     import torch
 
-    from attention.inputs import Inputs
+    from attention.tensors import Inputs
 
     AttentionCall = Callable[[], torch.Tensor]
 
@@ -36,6 +36,7 @@ class Backend:
     check: Callable[[Workload, DeviceFacts], Decision]
     build: Callable[[Workload, "Inputs"], AbstractContextManager["AttentionCall"]]
     takes_dense_mask: bool = False  # is_causal reaches it as a bool tensor
+    builds_mask: bool = False  # it takes the mask's predicate and bias, and no tensor
     selects: bool = False
     score_matrices: float = 0.0
     score_itemsize: int | None = None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
     from attention.backends.backend import AttentionCall
-    from attention.inputs import Inputs
+    from attention.tensors import Inputs
 
 
 def attend(

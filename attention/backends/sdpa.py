@@ -17,7 +17,7 @@ from attention.workload import DType, MaskForm, Workload
 
 if TYPE_CHECKING:
     from attention.backends.backend import AttentionCall
-    from attention.inputs import Inputs
+    from attention.tensors import Inputs
 
 HALF_TYPES = (DType.FLOAT16, DType.BFLOAT16)
 FUSED_HEAD_DIM_LIMIT = 256  # flash and cuDNN
@@ -88,7 +88,7 @@ def _same_head_dims(workload: Workload, device: DeviceFacts) -> str | None:
 
 def _no_mask_tensor(workload: Workload, device: DeviceFacts) -> str | None:
     form = mask_of(workload).resolve_form(workload)
-    if form in (MaskForm.BOOL, MaskForm.ADDITIVE):
+    if form is not None and form is not MaskForm.IS_CAUSAL:
         return f"takes no mask tensor (is_causal only), this mask is passed as {form}"
     return None
 
@@ -102,9 +102,17 @@ def _causal_needs_square(workload: Workload, device: DeviceFacts) -> str | None:
 
 
 def _same_num_heads(workload: Workload, device: DeviceFacts) -> str | None:
-    if workload.num_heads == workload.kv_heads:
+    if workload.num_heads == workload.presented_kv_heads:
         return None
     return f"needs as many key/value heads as query heads, these are {workload.kv_heads} and {workload.num_heads}"
+
+
+def _mask_in_query_dtype(workload: Workload, device: DeviceFacts) -> str | None:
+    # No refusal in PyTorch's own words but a RuntimeError: "invalid dtype for bias".
+    form = mask_of(workload).resolve_form(workload)
+    if form is not MaskForm.ADDITIVE_FLOAT32 or workload.dtype is DType.FLOAT32:
+        return None
+    return f"takes an additive mask in the query's dtype, this is float32 beside {workload.dtype}"
 
 
 def _cpu_flash_groups_heads(workload: Workload, device: DeviceFacts) -> str | None:
@@ -132,6 +140,7 @@ EFFICIENT_RULES: tuple[Rule, ...] = (
     _bfloat16_needs_ampere,
     _efficient_alignment,
     _same_num_heads,
+    _mask_in_query_dtype,
 )
 CUDNN_RULES: tuple[Rule, ...] = (
     _needs_cuda,
@@ -176,7 +185,7 @@ def _build(sdp_backend: str | None, workload: Workload, inputs: "Inputs") -> "It
     from torch.nn.functional import scaled_dot_product_attention
 
     options: dict[str, Any] = {"attn_mask": inputs.attn_mask, "is_causal": inputs.is_causal, "scale": workload.scale}
-    if workload.kv_heads != workload.num_heads:
+    if workload.presented_kv_heads != workload.num_heads:
         options["enable_gqa"] = True
     # The pin is entered once, around all calls: entering it takes host time of its own.
     with nullcontext() if sdp_backend is None else sdpa_kernel(getattr(SDPBackend, sdp_backend)):

@@ -2,13 +2,13 @@
 
 from attention.lookup import find
 from attention.masks.causal import CAUSAL
-from attention.masks.mask import Mask, MaskMod, MaskParameter
+from attention.masks.mask import BiasMod, Mask, MaskMod, MaskParameter
 from attention.masks.none import NONE
 from attention.workload import Workload
 
 MASKS: tuple[Mask, ...] = (NONE, CAUSAL)
 
-__all__ = ["MASKS", "Mask", "MaskMod", "MaskParameter", "density", "mask_of"]
+__all__ = ["MASKS", "BiasMod", "Mask", "MaskMod", "MaskParameter", "density", "mask_of"]
 
 
 def mask_of(workload: Workload) -> Mask:
@@ -22,4 +22,5 @@ def mask_of(workload: Workload) -> Mask:
 
 def density(workload: Workload) -> float:
     """Share of (query, key) pairs that the mask allows, 0-1, by formula."""
-    return mask_of(workload).count_allowed(workload) / (workload.seq_len_q * workload.seq_len_kv)
+    pairs = workload.batch_size * workload.seq_len_q * workload.seq_len_kv
+    return mask_of(workload).count_allowed(workload) / pairs

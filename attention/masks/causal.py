@@ -13,15 +13,24 @@ UPPER_LEFT = "upper_left"
 LOWER_RIGHT = "lower_right"
 
 
-def _offset(workload: Workload) -> int:
-    """Key index minus query index on the last allowed diagonal."""
+ALIGNMENT = MaskParameter(
+    name="alignment",
+    label="causal corner",
+    kind="choice",
+    choices=(UPPER_LEFT, LOWER_RIGHT),
+    help="corner of the score matrix where the diagonal starts; required when the lengths differ",
+)
+
+
+def diagonal_offset(workload: Workload) -> int:
+    """Key index minus query index on the last diagonal that the workload's corner allows."""
     if workload.mask.parameters.get("alignment", UPPER_LEFT) == LOWER_RIGHT:
         return workload.seq_len_kv - workload.seq_len_q
     return 0
 
 
 def _build_mod(workload: Workload) -> MaskMod:
-    offset = _offset(workload)
+    offset = diagonal_offset(workload)
 
     def causal_mod(batch: Any, head: Any, q_idx: Any, kv_idx: Any) -> Any:
         return kv_idx <= q_idx + offset
@@ -29,9 +38,9 @@ def _build_mod(workload: Workload) -> MaskMod:
     return causal_mod
 
 
-def _count_allowed(workload: Workload) -> int:
-    """Row q allows ``clamp(q + offset + 1, 0, seq_len_kv)`` keys; summed without a loop."""
-    offset, rows, keys = _offset(workload), workload.seq_len_q, workload.seq_len_kv
+def count_below_diagonal(workload: Workload) -> int:
+    """Pairs of one head and batch entry: row q allows ``clamp(q + offset + 1, 0, seq_len_kv)`` keys, without a loop."""
+    offset, rows, keys = diagonal_offset(workload), workload.seq_len_q, workload.seq_len_kv
     first = max(0, -offset)  # first row with an allowed key
     full = min(rows, max(first, keys - offset))  # first row that allows every key
     growing = full - first
@@ -39,17 +48,19 @@ def _count_allowed(workload: Workload) -> int:
     return growing * smallest + growing * (growing - 1) // 2 + (rows - full) * keys
 
 
-def _count_dead_rows(workload: Workload) -> int:
-    return min(workload.seq_len_q, max(0, -_offset(workload)))
+def count_rows_above_diagonal(workload: Workload) -> int:
+    """Rows of one head and batch entry that lie before the first key's diagonal."""
+    return min(workload.seq_len_q, max(0, -diagonal_offset(workload)))
 
 
 def _resolve_form(workload: Workload) -> MaskForm:
     if workload.mask.form is not MaskForm.AUTO:
         return workload.mask.form
-    return MaskForm.IS_CAUSAL if _offset(workload) == 0 else MaskForm.BOOL
+    return MaskForm.IS_CAUSAL if diagonal_offset(workload) == 0 else MaskForm.BOOL
 
 
-def _check(workload: Workload) -> None:
+def check_alignment(workload: Workload) -> None:
+    """Raises: InvalidWorkload: the lengths differ and no corner is given."""
     lengths = f"seq_len_q={workload.seq_len_q} and seq_len_kv={workload.seq_len_kv}"
     alignment = workload.mask.parameters.get("alignment")
     if workload.seq_len_q != workload.seq_len_kv and alignment is None:
@@ -59,11 +70,15 @@ def _check(workload: Workload) -> None:
             f"leaves the causal corner open for {lengths}",
             f"choose {UPPER_LEFT} (SDPA's is_causal) or {LOWER_RIGHT} (decoding, flash-attn)",
         )
-    if workload.mask.form is MaskForm.IS_CAUSAL and _offset(workload) != 0:
+
+
+def _check(workload: Workload) -> None:
+    check_alignment(workload)
+    if workload.mask.form is MaskForm.IS_CAUSAL and diagonal_offset(workload) != 0:
         raise InvalidWorkload(
             "mask_form",
             workload.mask.form.value,
-            f"means {UPPER_LEFT} in SDPA, and mask_alignment is {alignment} with {lengths}",
+            f"means {UPPER_LEFT} in SDPA, and mask_alignment is {LOWER_RIGHT} with lengths that differ",
             "choose bool or additive",
         )
 
@@ -72,17 +87,10 @@ CAUSAL = Mask(
     slug="causal",
     title="causal: no key after the query's own position",
     source="torch.nn.attention.bias.CausalVariant; is_causal of scaled_dot_product_attention is upper left",
-    parameters=(
-        MaskParameter(
-            name="alignment",
-            label="causal corner",
-            choices=(UPPER_LEFT, LOWER_RIGHT),
-            help="corner of the score matrix where the diagonal starts; required when the lengths differ",
-        ),
-    ),
+    parameters=(ALIGNMENT,),
     build_mod=_build_mod,
-    count_allowed=_count_allowed,
-    count_dead_rows=_count_dead_rows,
+    count_allowed=lambda workload: workload.batch_size * count_below_diagonal(workload),
+    count_dead_rows=lambda workload: workload.batch_size * count_rows_above_diagonal(workload),
     resolve_form=_resolve_form,
     check=_check,
 )

@@ -15,7 +15,7 @@ NONE = Mask(
     source="torch.nn.functional.scaled_dot_product_attention, attn_mask=None",
     parameters=(),
     build_mod=lambda workload: None,
-    count_allowed=lambda workload: workload.seq_len_q * workload.seq_len_kv,
+    count_allowed=lambda workload: workload.batch_size * workload.seq_len_q * workload.seq_len_kv,
     count_dead_rows=lambda workload: 0,
     resolve_form=lambda workload: None,
     check=_check,

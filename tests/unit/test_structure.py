@@ -20,6 +20,7 @@ ALLOWED_PACKAGES = {
 # Modules that may import torch. Everything else must work on a machine without it.
 TORCH_MODULES = {
     "attention.inputs",
+    "attention.tensors",
     "attention.reference",
     "profiling.recorder",
     "profiling.eligibility",

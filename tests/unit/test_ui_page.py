@@ -181,7 +181,7 @@ def test_notes_show_each_backends_eligibility_once_the_machine_is_known() -> Non
 def test_picture_shows_the_masks_own_predicate(mask: str) -> None:
     picture = build_notes(control_values(default_fields("cuda") | {"mask": mask}), None).picture
     assert picture is not None
-    drawn = parse_workload(default_fields("cuda") | {"mask": mask, "seq_len_q": 8, "seq_len_kv": 8})
+    drawn = parse_workload(default_fields("cuda") | {"mask": mask, "batch_size": 1, "seq_len_q": 8, "seq_len_kv": 8})
     assert picture.count("mask-allowed") == mask_of(drawn).count_allowed(drawn)
     assert picture.count("mask-allowed") + picture.count("mask-blocked") == 64
 
