@@ -7,20 +7,21 @@ from attention.backends import BACKENDS
 from attention.lookup import find
 from attention.masks import mask_of
 from attention.tensors import Inputs
-from attention.workload import Layout, MaskForm, Workload
+from attention.workload import Direction, Layout, MaskForm, Workload
 
 if TYPE_CHECKING:
     import torch
 
-Tensors = tuple["torch.Tensor", "torch.Tensor", "torch.Tensor"]
+# Query, key, value, and the output's gradient where the direction needs one.
+Tensors = tuple["torch.Tensor", "torch.Tensor", "torch.Tensor", "torch.Tensor | None"]
 
 
 def draw_tensors(workload: Workload, device: str) -> "Tensors":
-    """Query, key and value from the seed, the same for every device and backend, in the workload's layout.
+    """Query, key, value and grad_output from the seed, the same for every device and backend, in the workload's layout.
 
     The numbers are drawn in float32 on the CPU, since a GPU's generator depends on its model, then rounded to
-    the workload's dtype. Order: query, key, value, each ``[batch_size, heads, seq_len, dim]``; the layout changes
-    where they lie and never what they are.
+    the workload's dtype. Order: query, key, value, grad_output, each ``[batch_size, heads, seq_len, dim]``; the
+    layout changes where they lie and never what they are.
     """
     import torch
 
@@ -34,11 +35,14 @@ def draw_tensors(workload: Workload, device: str) -> "Tensors":
     query = draw(workload.num_heads, workload.seq_len_q, workload.head_dim)
     key = draw(workload.kv_heads, workload.seq_len_kv, workload.head_dim)
     value = draw(workload.kv_heads, workload.seq_len_kv, workload.value_dim)
+    grad_output = None
+    if workload.direction is Direction.FORWARD_BACKWARD:
+        grad_output = draw(workload.num_heads, workload.seq_len_q, workload.value_dim)
     if workload.layout is Layout.TRANSPOSED:
-        return _transpose(query), _transpose(key), _transpose(value)
+        return _transpose(query), _transpose(key), _transpose(value), grad_output
     if workload.layout is Layout.EXPANDED_KV:
-        return query, _expand(key, workload.num_heads), _expand(value, workload.num_heads)
-    return query, key, value
+        return query, _expand(key, workload.num_heads), _expand(value, workload.num_heads), grad_output
+    return query, key, value, grad_output
 
 
 def _transpose(tensor: "torch.Tensor") -> "torch.Tensor":
@@ -55,8 +59,10 @@ def _expand(tensor: "torch.Tensor", num_heads: int) -> "torch.Tensor":
 
 def build_inputs(workload: Workload, device: str, tensors: "Tensors | None" = None) -> Inputs:
     """Inputs with the mask as this backend receives it; ``tensors`` reuses what ``draw_tensors`` gave."""
-    query, key, value = draw_tensors(workload, device) if tensors is None else tensors
-    inputs = Inputs(query=query, key=key, value=value)
+    query, key, value, grad_output = draw_tensors(workload, device) if tensors is None else tensors
+    if grad_output is not None:
+        query, key, value = (tensor.detach().requires_grad_() for tensor in (query, key, value))
+    inputs = Inputs(query=query, key=key, value=value, grad_output=grad_output)
     backend = find(workload.backend, BACKENDS, field="backend")
     form = mask_of(workload).resolve_form(workload)
     if form is None or backend.builds_mask:
@@ -70,7 +76,9 @@ def build_inputs(workload: Workload, device: str, tensors: "Tensors | None" = No
 
 def build_allowed(workload: Workload, device: str) -> "torch.Tensor | None":
     """Bool ``[batch_size or 1, num_heads or 1, seq_len_q, seq_len_kv]``; None where every pair is allowed."""
-    return allowed_rows(workload, device, slice(0, workload.batch_size), slice(0, workload.seq_len_q))
+    allowed = allowed_rows(workload, device, slice(0, workload.batch_size), slice(0, workload.seq_len_q))
+    # A GPU's kernels ask for a dense last dimension, which a predicate of the query's position alone lacks.
+    return allowed if allowed is None or allowed.stride(-1) == 1 else allowed.contiguous()
 
 
 def build_bias(workload: Workload, device: str) -> "torch.Tensor":
@@ -158,6 +166,6 @@ def fingerprint(inputs: Inputs) -> dict[str, int]:
     integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     tensors = {"query": inputs.query, "key": inputs.key, "value": inputs.value}
     return {
-        name: int(tensor.contiguous().view(integers[tensor.element_size()]).sum(dtype=torch.int64))
+        name: int(tensor.detach().contiguous().view(integers[tensor.element_size()]).sum(dtype=torch.int64))
         for name, tensor in tensors.items()
     }

@@ -35,47 +35,137 @@ class ReferenceBlock:
     live: "torch.Tensor | None"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mask:
+    """The mask over some query rows of one batch entry, each ``[1, num_heads or 1, rows, seq_len_kv]`` or None.
+
+    Dead rows are left unmasked, so that nothing becomes NaN; ``live`` says which rows count.
+    """
+
+    masked: "torch.Tensor | None"
+    bias: "torch.Tensor | None"  # float64, rounded as the call sees it
+    live: "torch.Tensor | None"  # bool [num_heads or 1, rows]
+
+
 def build_reference(workload: Workload, inputs: Inputs) -> Iterator[ReferenceBlock]:
-    """Every block in order; each holds about REFERENCE_BLOCK_ELEMENTS scores, whatever the workload's size."""
+    """The output, block by block; each holds about REFERENCE_BLOCK_ELEMENTS scores, whatever the workload's size."""
     import torch
 
-    device = inputs.query.device.type
-    lower, rounding = inputs.query.dtype, 1.0
-    if lower == torch.float64:
-        lower = torch.float32
-        rounding = torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
-    rows_per_block = max(1, REFERENCE_BLOCK_ELEMENTS // (workload.num_heads * workload.seq_len_kv))
-    scale = workload.softmax_scale
+    lower, rounding = _lower_dtype(inputs)
+    with torch.no_grad():
+        for batch in range(workload.batch_size):
+            key, value = (_entry(tensor, batch, workload.num_heads) for tensor in (inputs.key, inputs.value))
+            key64, value64 = key.to(torch.float64), value.to(torch.float64)
+            key, value = key.to(lower), value.to(lower)
+            for rows in _row_blocks(workload):
+                query = inputs.query[batch : batch + 1, :, rows]
+                mask = _build_mask(workload, inputs, batch, rows)
+                exact = _attend(workload, query.to(torch.float64), key64, value64, mask)
+                rounded = _attend(workload, query.to(lower), key, value, mask)
+                if mask.live is not None:
+                    exact = torch.where(mask.live[..., None], exact, 0.0)
+                yield ReferenceBlock(
+                    batch=batch,
+                    start=rows.start,
+                    stop=rows.stop,
+                    exact=exact[0],
+                    rounded=rounded[0],
+                    rounding=rounding,
+                    live=mask.live,
+                )
+
+
+def build_gradient_reference(workload: Workload, inputs: Inputs) -> Iterator[tuple[str, ReferenceBlock]]:
+    """Tensor name (grad_query, grad_key, grad_value) and its block: one batch entry whole, all rows live.
+
+    Gradients come from torch.autograd over the plain formula, a block of query rows at a time; those of key and
+    value are summed over the blocks in float64. Rows that may attend to nothing pass no gradient on.
+    """
+    import torch
+
+    lower, rounding = _lower_dtype(inputs)
     for batch in range(workload.batch_size):
-        key = repeat_heads(inputs.key[batch : batch + 1], workload.num_heads)
-        value = repeat_heads(inputs.value[batch : batch + 1], workload.num_heads)
-        key64, value64 = key.to(torch.float64), value.to(torch.float64)
-        key, value = key.to(lower), value.to(lower)
-        for start in range(0, workload.seq_len_q, rows_per_block):
-            stop = min(start + rows_per_block, workload.seq_len_q)
-            query = inputs.query[batch : batch + 1, :, start:stop]
-            batches, rows = slice(batch, batch + 1), slice(start, stop)
-            allowed = allowed_rows(workload, device, batches, rows)
-            masked = None if allowed is None else ~allowed
-            bias = bias_rows(workload, device, batches, rows)
-            if bias is not None:
-                bias = bias.to(bias_dtype(workload)).to(torch.float64)  # as the call sees it
-            exact = attend(
-                query.to(torch.float64), key64, value64, masked=masked, bias=bias, scale=scale, in_place=True
+        exact = _entry_gradients(workload, inputs, batch, torch.float64)
+        rounded = _entry_gradients(workload, inputs, batch, lower)
+        for name in ("grad_query", "grad_key", "grad_value"):
+            yield (
+                name,
+                ReferenceBlock(
+                    batch=batch,
+                    start=0,
+                    stop=exact[name].shape[1],
+                    exact=exact[name],
+                    rounded=rounded[name],
+                    rounding=rounding,
+                    live=None,
+                ),
             )
-            rounded = attend(
-                query.to(lower),
-                key,
-                value,
-                masked=masked,
-                bias=None if bias is None else bias.to(lower),
-                scale=scale,
-                in_place=True,
-            )
-            live = None
-            if allowed is not None:
-                live = allowed.any(dim=-1)[0]
-                exact = torch.where(live[..., None], exact, 0.0)
-            yield ReferenceBlock(
-                batch=batch, start=start, stop=stop, exact=exact[0], rounded=rounded[0], rounding=rounding, live=live
-            )
+
+
+def _entry_gradients(workload: Workload, inputs: Inputs, batch: int, dtype: "torch.dtype") -> "dict[str, torch.Tensor]":
+    """Gradients of one batch entry computed in ``dtype``, float64 ``[heads, seq_len, dim]``."""
+    import torch
+
+    assert inputs.grad_output is not None
+    key, value = (tensor[batch : batch + 1].detach().to(dtype) for tensor in (inputs.key, inputs.value))
+    grad_query = []
+    grad_key = torch.zeros(key.shape[1:], dtype=torch.float64, device=key.device)
+    grad_value = torch.zeros(value.shape[1:], dtype=torch.float64, device=value.device)
+    for rows in _row_blocks(workload):
+        mask = _build_mask(workload, inputs, batch, rows)
+        grad_output = inputs.grad_output[batch : batch + 1, :, rows].to(dtype)
+        if mask.live is not None:
+            grad_output = torch.where(mask.live[..., None], grad_output, 0.0)
+        leaves = [
+            tensor.detach().requires_grad_()
+            for tensor in (inputs.query[batch : batch + 1, :, rows].to(dtype), key, value)
+        ]
+        with torch.enable_grad():
+            expanded = [repeat_heads(tensor, workload.num_heads) for tensor in leaves[1:]]
+            output = _attend(workload, leaves[0], expanded[0], expanded[1], mask)
+            gradients = torch.autograd.grad(output, leaves, grad_output)
+        grad_query.append(gradients[0][0].to(torch.float64))
+        grad_key += gradients[1][0]
+        grad_value += gradients[2][0]
+    return {"grad_query": torch.cat(grad_query, dim=1), "grad_key": grad_key, "grad_value": grad_value}
+
+
+def _lower_dtype(inputs: Inputs) -> "tuple[torch.dtype, float]":
+    """The type of the independent run, and the factor of its error; see ReferenceBlock."""
+    import torch
+
+    if inputs.query.dtype == torch.float64:
+        return torch.float32, torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
+    return inputs.query.dtype, 1.0
+
+
+def _row_blocks(workload: Workload) -> Iterator[slice]:
+    rows_per_block = max(1, REFERENCE_BLOCK_ELEMENTS // (workload.num_heads * workload.seq_len_kv))
+    for start in range(0, workload.seq_len_q, rows_per_block):
+        yield slice(start, min(start + rows_per_block, workload.seq_len_q))
+
+
+def _entry(tensor: "torch.Tensor", batch: int, num_heads: int) -> "torch.Tensor":
+    return repeat_heads(tensor[batch : batch + 1], num_heads)
+
+
+def _build_mask(workload: Workload, inputs: Inputs, batch: int, rows: slice) -> _Mask:
+    import torch
+
+    device, batches = inputs.query.device.type, slice(batch, batch + 1)
+    allowed = allowed_rows(workload, device, batches, rows)
+    bias = bias_rows(workload, device, batches, rows)
+    if bias is not None:
+        bias = bias.to(bias_dtype(workload)).to(torch.float64)
+    if allowed is None:
+        return _Mask(masked=None, bias=bias, live=None)
+    live = allowed.any(dim=-1)
+    return _Mask(masked=~allowed & live[..., None], bias=bias, live=live[0])
+
+
+def _attend(
+    workload: Workload, query: "torch.Tensor", key: "torch.Tensor", value: "torch.Tensor", mask: _Mask
+) -> "torch.Tensor":
+    bias = None if mask.bias is None else mask.bias.to(query.dtype)
+    scale = workload.softmax_scale
+    return attend(query, key, value, masked=mask.masked, bias=bias, scale=scale, in_place=True)

@@ -17,6 +17,8 @@ class Inputs:
     At most one of the mask's forms is set: ``is_causal``; ``allowed``, bool ``[batch_size or 1, num_heads or 1,
     seq_len_q, seq_len_kv]``, True where a query may attend; ``bias``, same shape, in the query's dtype or float32,
     added to the scores, -inf where a query may not attend. None is set for a backend that builds the mask itself.
+    ``grad_output``, shaped as the output, is there with direction forward_backward alone; then query, key and value
+    require gradients.
     """
 
     query: "torch.Tensor"
@@ -25,6 +27,7 @@ class Inputs:
     is_causal: bool = False
     allowed: "torch.Tensor | None" = None
     bias: "torch.Tensor | None" = None
+    grad_output: "torch.Tensor | None" = None
 
     @property
     def attn_mask(self) -> "torch.Tensor | None":
@@ -34,7 +37,7 @@ class Inputs:
     @property
     def total_bytes(self) -> int:
         """Bytes of every storage here, the mask included; a view of stride 0 takes no more than its storage."""
-        tensors = (self.query, self.key, self.value, self.allowed, self.bias)
+        tensors = (self.query, self.key, self.value, self.allowed, self.bias, self.grad_output)
         return sum(tensor.untyped_storage().nbytes() for tensor in tensors if tensor is not None)
 
     def first_batch_entry(self) -> "Inputs":
@@ -46,4 +49,5 @@ class Inputs:
             value=self.value[:1],
             allowed=None if self.allowed is None else self.allowed[:1],
             bias=None if self.bias is None else self.bias[:1],
+            grad_output=None if self.grad_output is None else self.grad_output[:1],
         )

@@ -215,6 +215,7 @@ def check_memory(workload: Workload, available_bytes: int | None, device: Device
         "inputs": estimate.inputs_bytes,
         "output": estimate.output_bytes,
         "mask": estimate.mask_bytes,
+        "gradients": estimate.gradients_bytes,
         "score matrices": estimate.score_matrices_bytes,
         "float64 reference": estimate.reference_bytes,
     }
@@ -284,7 +285,8 @@ def _parse_float(field: WorkloadField, value: object) -> float:
             return float(value)  # type: ignore[arg-type]  # a number or text; Workload refuses nan and infinity
         except (ValueError, OverflowError):
             pass
-    raise InvalidWorkload(field.name, value, "is not a number", "leave it out for 1/sqrt(head_dim)")
+    remedy = "leave it out for 1/sqrt(head_dim)" if field.name == "scale" else "give a number such as 0.25"
+    raise InvalidWorkload(field.name, value, "is not a number", remedy)
 
 
 def _gibibytes(size: int) -> str:

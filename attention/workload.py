@@ -23,7 +23,8 @@ class DType(StrEnum):
 
 
 class Direction(StrEnum):
-    FORWARD = "forward"
+    FORWARD = "forward"  # under no_grad
+    FORWARD_BACKWARD = "forward_backward"  # with the gradients of query, key and value
 
 
 class Layout(StrEnum):

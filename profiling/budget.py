@@ -37,6 +37,17 @@ CUDA_FIRST_CALL_S = {
     "sdpa_auto": 0.7,
 }
 SLOWEST_FIRST_CALL_S = max(CUDA_FIRST_CALL_S.values())
+# What compiling adds to a first call, on a CPU too. On an H200 flex took 4.6 s, 8 to 11 s in a ZeroGPU worker, and
+# compiled naive 0.9 s; on two CPU cores 3 to 6 s, 1 to 3 s, and 11 s with autotuning, with 4 s more where the process
+# had not compiled before. Autotuning on a GPU tries tens of configurations of each product.
+COMPILE_S = {
+    "flex": 11.0,
+    "flex_eager": 2.0,
+    "compiled_naive": 5.0,
+    "compiled_naive_cudagraph": 6.0,
+    "compiled_naive_max_autotune": 60.0,
+    "compiled_sdpa": 5.0,
+}
 # Calls outside the schedule and the clocks: one first, three to warm up, two before a graph's capture, one for
 # memory, one whose output is judged, and the independent naive call that its error budget comes from.
 OTHER_CALLS = 9
@@ -112,6 +123,7 @@ def _record_seconds(workload: Workload, environment: Environment | None, schedul
     # One clock around the call on a CPU; on a GPU one pass for submission and wall, one of graph replays.
     clocks_s = _clock_seconds(call_s, CPU_CLOCK_LIMIT_S) if on_cpu else 2 * _clock_seconds(call_s, CLOCK_LIMIT_S)
     first_call_s = 0.0 if on_cpu else CUDA_FIRST_CALL_S.get(workload.backend, SLOWEST_FIRST_CALL_S)
+    first_call_s += COMPILE_S.get(workload.backend, 0.0)
     inputs_s = INPUTS_S_PER_ELEMENT * inputs_bytes(workload) / workload.dtype.itemsize
     return PROFILE_S + inputs_s + first_call_s + calls * call_s + clocks_s + _reference_seconds(workload, rates)
 
@@ -124,7 +136,7 @@ def _clock_seconds(call_s: float, limit_s: float) -> float:
 def _call_seconds(workload: Workload, rates: _Rates) -> float:
     itemsize = workload.dtype.itemsize
     score_bytes = 0
-    if workload.backend.startswith("naive"):
+    if workload.backend.startswith(("naive", "compiled_naive")):
         score_bytes = NAIVE_SCORE_PASSES * itemsize * workload.score_count
     elif _takes_math(workload):
         itemsize = max(itemsize, DType.FLOAT32.itemsize)  # math raises half precision to float32
@@ -134,8 +146,11 @@ def _call_seconds(workload: Workload, rates: _Rates) -> float:
 
 
 def _takes_math(workload: Workload) -> bool:
-    # No fused backend takes float64, so auto lands on math.
-    return workload.backend == "sdpa_math" or (workload.backend == "sdpa_auto" and workload.dtype is DType.FLOAT64)
+    # No fused backend takes float64, so PyTorch's choice lands on math.
+    if workload.backend in ("sdpa_auto", "compiled_sdpa", "sdpa_cudagraph"):
+        return workload.dtype is DType.FLOAT64
+    # FlexAttention's eager form computes as math does, in float32 at least.
+    return workload.backend in ("sdpa_math", "flex_eager")
 
 
 def _reference_seconds(workload: Workload, rates: _Rates) -> float:

@@ -2,7 +2,7 @@
 
 Budget: an independent run of the same formula in the workload's dtype, operator by operator, loses some
 accuracy against float64. A backend may lose twice that, plus the output's rounding (the dtype's epsilon times the
-largest reference element) and the sum's (the accumulator's epsilon times the largest value element, since a sum in
+largest reference element) and the sum's (the accumulator's epsilon times the largest summed element, since a sum in
 another order may differ by that where its terms cancel). For float64, where the reference has the same type, the
 run is made in float32 and its error scaled by the ratio of the types' epsilons. "Fused error at most twice the
 naive error" is flash-attention's own test.
@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from attention.reference import ReferenceBlock, build_reference
+from attention.reference import ReferenceBlock, build_gradient_reference, build_reference
 from attention.tensors import Inputs
 from attention.workload import DType, Workload
 from profiling.format import format_error
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 NAIVE_ERROR_FACTOR = 2
+NAIVE_GRADIENT_FACTOR = 3  # flash-attention's own test allows gradients this much
 # Rows of one head and batch entry that share a budget: few enough that causal rows are alike, a flash tile or two.
 BAND_ROWS = 128
 # Fewer elements than this and the naive run's error in them is luck: they are judged with the whole tensor alone.
@@ -47,7 +48,9 @@ class _Part:
     rows: str = ""  # "" for the whole tensor
 
     def budget(self, rounding: "_Rounding") -> float:
-        return NAIVE_ERROR_FACTOR * self.naive_error + rounding.epsilon * self.largest_reference + rounding.of_the_sum
+        return (
+            rounding.naive_factor * self.naive_error + rounding.epsilon * self.largest_reference + rounding.of_the_sum
+        )
 
     def excess(self, rounding: "_Rounding") -> float:
         """How far the worst error is above the budget; 0 and below: within."""
@@ -70,6 +73,7 @@ class _Rounding:
 
     epsilon: float
     of_the_sum: float
+    naive_factor: int = NAIVE_ERROR_FACTOR
 
 
 class _Accumulator:
@@ -151,18 +155,41 @@ def _with_worst(
     )
 
 
+def check_results(workload: Workload, inputs: Inputs, results: "tuple[torch.Tensor, ...]") -> tuple[Delta, ...]:
+    """The output, and the gradients where the call gave them, each judged element by element."""
+    output = check_output(workload, inputs, results[0])
+    return (output,) if len(results) == 1 else (output, *check_gradients(workload, inputs, results[1:]))
+
+
 def check_output(workload: Workload, inputs: Inputs, output: "torch.Tensor") -> Delta:
     """The output, ``[batch_size, num_heads, seq_len_q, value_dim]``, judged element by element."""
-    accumulator = _Accumulator(_rounding(inputs, output))
-    wanted = _sample_indices(workload)
+    accumulator = _Accumulator(_rounding(output, inputs.value))
+    wanted = _sample_indices(tuple(output.shape))
     samples: list[ReferenceSample] = []
     for block in build_reference(workload, inputs):
         accumulator.add(block, output[block.batch, :, block.start : block.stop])
-        for index in wanted:
-            batch, head, row, column = index
-            if batch == block.batch and block.start <= row < block.stop:
-                value = float(block.exact[head, row - block.start, column])
-                samples.append(ReferenceSample(index=index, value=value))
+        samples += _take_samples(block, wanted)
+    return _build_delta("output", workload, accumulator, samples)
+
+
+def check_gradients(workload: Workload, inputs: Inputs, gradients: "tuple[torch.Tensor, ...]") -> tuple[Delta, ...]:
+    """grad_query, grad_key and grad_value, each shaped as its tensor, judged element by element."""
+    assert inputs.grad_output is not None
+    measured = dict(zip(("grad_query", "grad_key", "grad_value"), gradients, strict=True))
+    # Each element sums products with an element of grad_output; its size stands for the terms that may cancel.
+    accumulators = {
+        name: _Accumulator(replace(_rounding(tensor, inputs.grad_output), naive_factor=NAIVE_GRADIENT_FACTOR))
+        for name, tensor in measured.items()
+    }
+    wanted = {name: _sample_indices(tuple(tensor.shape)) for name, tensor in measured.items()}
+    samples: dict[str, list[ReferenceSample]] = {name: [] for name in measured}
+    for name, block in build_gradient_reference(workload, inputs):
+        accumulators[name].add(block, measured[name][block.batch])
+        samples[name] += _take_samples(block, wanted[name])
+    return tuple(_build_delta(name, workload, accumulators[name], samples[name]) for name in measured)
+
+
+def _build_delta(tensor: str, workload: Workload, accumulator: _Accumulator, samples: list[ReferenceSample]) -> Delta:
     told = accumulator.told
     budget = told.budget(accumulator.rounding)
     within = None
@@ -171,7 +198,7 @@ def check_output(workload: Workload, inputs: Inputs, output: "torch.Tensor") -> 
     elif told.max_abs_error is not None and math.isfinite(budget):
         within = told.max_abs_error <= budget
     return Delta(
-        tensor="output",
+        tensor=tensor,
         max_abs_error=told.max_abs_error,
         rms_error=(accumulator.squared_error / accumulator.compared) ** 0.5 if accumulator.compared else None,
         error_budget=budget if math.isfinite(budget) else None,
@@ -188,13 +215,14 @@ def check_output(workload: Workload, inputs: Inputs, output: "torch.Tensor") -> 
     )
 
 
-def _rounding(inputs: Inputs, output: "torch.Tensor") -> _Rounding:
+def _rounding(result: "torch.Tensor", summed: "torch.Tensor") -> _Rounding:
+    """``summed``: the tensor whose elements, weighted, each element of ``result`` adds up."""
     import torch
 
     # Half precision is summed in float32, by every kernel here.
-    accumulator = torch.float64 if output.dtype == torch.float64 else torch.float32
-    largest_value = float(inputs.value.abs().max())
-    return _Rounding(epsilon=torch.finfo(output.dtype).eps, of_the_sum=torch.finfo(accumulator).eps * largest_value)
+    accumulator = torch.float64 if result.dtype == torch.float64 else torch.float32
+    largest = float(summed.detach().abs().max())
+    return _Rounding(epsilon=torch.finfo(result.dtype).eps, of_the_sum=torch.finfo(accumulator).eps * largest)
 
 
 def _describe_budget(workload: Workload, told: _Part, accumulator: _Accumulator) -> str:
@@ -207,16 +235,22 @@ def _describe_budget(workload: Workload, told: _Part, accumulator: _Accumulator)
     where = f" in {told.rows}, where alone it is exceeded" if told.rows else ""
     dead = "; rows that may attend to nothing are left out" if accumulator.dead_rows else ""
     return (
-        f"{NAIVE_ERROR_FACTOR} × {format_error(told.naive_error)}, the error of {run}, "
+        f"{accumulator.rounding.naive_factor} × {format_error(told.naive_error)}, the error of {run}, "
         f"+ {format_error(rounding.epsilon * told.largest_reference)}, {workload.dtype}'s epsilon × the largest "
-        f"reference element, + {format_error(rounding.of_the_sum)}, the accumulator's epsilon × the largest value "
+        f"reference element, + {format_error(rounding.of_the_sum)}, the accumulator's epsilon × the largest summed "
         f"element{where}{dead}"
     )
 
 
-def _sample_indices(workload: Workload) -> tuple[tuple[int, int, int, int], ...]:
-    """Indices spread over the output, the last row of the last head among them."""
-    shape = (workload.batch_size, workload.num_heads, workload.seq_len_q, workload.value_dim)
+def _sample_indices(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Indices spread over a tensor of four dimensions, its last element among them."""
     last = REFERENCE_SAMPLES - 1
-    spread = {tuple((size - 1) * step // last for size in shape) for step in range(REFERENCE_SAMPLES)}
-    return tuple((batch, head, row, column) for batch, head, row, column in sorted(spread))
+    return tuple(sorted({tuple((size - 1) * step // last for size in shape) for step in range(REFERENCE_SAMPLES)}))
+
+
+def _take_samples(block: ReferenceBlock, wanted: tuple[tuple[int, ...], ...]) -> list[ReferenceSample]:
+    return [
+        ReferenceSample(index=index, value=float(block.exact[index[1], index[2] - block.start, index[3]]))
+        for index in wanted
+        if index[0] == block.batch and block.start <= index[2] < block.stop
+    ]

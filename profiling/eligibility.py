@@ -1,16 +1,19 @@
 """Every backend's verdict on one workload: predicted by rule, then confirmed by running each alone on the device."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attention.backends import BACKENDS, Backend, Decision, DeviceFacts
-from attention.inputs import Tensors, build_inputs
-from attention.workload import Workload
-from profiling.failures import is_sticky
+from attention.call import build_call
+from attention.inputs import Tensors, build_inputs, draw_tensors
+from attention.lookup import find
+from attention.workload import Direction, Workload
+from profiling.failures import RefusedByRule, is_sticky
 from profiling.refusal import parse_refusal
+from profiling.unlocks import Unlock, find_unlocks
 
 if TYPE_CHECKING:
     from attention.tensors import Inputs
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
 FULL_PROBE_SCORES = {"cuda": 2**28, "cpu": 2**23}
 # Above this one batch entry is a load of its own, and the rule alone answers.
 PROBE_SCORES_MOST = {"cuda": 2**31, "cpu": 2**26}
+
+# Tries of single changes for each refusing backend. A try is one call of one batch entry, milliseconds, except that
+# cuDNN builds a plan for it, up to 0.7 s on an H200: three for each of three backends stay near two seconds.
+UNLOCK_TRIES = 3
 
 # torch's SDPBackend values, by the slug that pins each. Source: torch.nn.attention.SDPBackend.
 SELECTED = {0: "sdpa_math", 1: "sdpa_flash", 2: "sdpa_efficient", 3: "sdpa_cudnn"}
@@ -42,18 +49,55 @@ def capture_warnings() -> Iterator[list[warnings.WarningMessage]]:
 
 
 def build_decisions(workload: Workload, tensors: "Tensors", facts: DeviceFacts) -> tuple[Decision, ...]:
-    """One Decision a backend, in the catalogue's order; ``workload.backend`` does not matter."""
-    candidates = ((backend, replace(workload, backend=backend.slug)) for backend in BACKENDS)
-    return tuple(
-        _confirm(backend, candidate, backend.check(candidate, facts), tensors, facts.kind)
-        for backend, candidate in candidates
-    )
+    """One Decision a backend, in the catalogue's order; ``workload.backend`` does not matter.
+
+    A refusing backend of PyTorch's own also says which single changes were tried and made it run.
+    """
+    decisions = []
+    for backend in BACKENDS:
+        candidate = replace(workload, backend=backend.slug)
+        decision = confirm_decision(backend, candidate, backend.check(candidate, facts), tensors, facts.kind)
+        if backend.slug in SELECTED.values():
+            unlocks = find_unlocks(candidate, decision, facts)
+            decision = replace(decision, unlocked_by=confirm_unlocks(unlocks, facts.kind))
+        decisions.append(decision)
+    return tuple(decisions)
 
 
-def _confirm(backend: Backend, workload: Workload, predicted: Decision, tensors: "Tensors", device: str) -> Decision:
+def confirm_unlocks(unlocks: Sequence[Unlock], device: str) -> tuple[str, ...]:
+    """The changes that ran when each was tried alone, as ``dtype → bfloat16 (tried: runs)``.
+
+    The first ``UNLOCK_TRIES`` are tried, on the first batch entry; one whose entry is a load of its own is not.
+    """
+    return tuple(f"{unlock.sentence} (tried: runs)" for unlock in unlocks[:UNLOCK_TRIES] if _runs(unlock, device))
+
+
+def _runs(unlock: Unlock, device: str) -> bool:
+    import torch
+
+    workload = unlock.workload
+    if workload.score_count // workload.batch_size > FULL_PROBE_SCORES[device]:
+        return False
+    backend = find(workload.backend, BACKENDS, field="backend")
+    untried = Decision(backend=backend.slug, verdict="undetermined", reason="")
+    try:
+        # The mask's own lists may have a value for every batch entry, so the batch is cut after it is built.
+        entry = draw_tensors(replace(workload, batch_size=1), device)
+        inputs = build_inputs(workload, device, entry).first_batch_entry()
+        return probe(backend, workload, untried, inputs, device).verdict != "rejected"
+    except torch.OutOfMemoryError:
+        return False
+
+
+def confirm_decision(
+    backend: Backend, workload: Workload, predicted: Decision, tensors: "Tensors", device: str
+) -> Decision:
+    """What a trial of ``backend`` on ``device`` says of ``predicted``, which stands where a trial costs too much."""
+    if not backend.is_probed:
+        return predicted
     inputs = build_inputs(workload, device, tensors)
     if backend.selects:
-        return _ask_selector(workload, predicted, inputs)
+        return _ask_selector(backend, workload, predicted, inputs, device)
     if workload.score_count > FULL_PROBE_SCORES[device]:
         # A backend that writes the score matrix takes every input; running it would only cost memory.
         if backend.score_matrices or workload.score_count // workload.batch_size > PROBE_SCORES_MOST[device]:
@@ -72,7 +116,7 @@ def probe(backend: Backend, workload: Workload, predicted: Decision, inputs: "In
 
     with capture_warnings() as captured:
         try:
-            with backend.build(workload, inputs) as call:
+            with build_call(backend, workload, inputs) as call:
                 call()
             if device == "cuda":
                 torch.cuda.synchronize()
@@ -88,23 +132,48 @@ def probe(backend: Backend, workload: Workload, predicted: Decision, inputs: "In
     return replace(predicted, basis="probe")
 
 
+def refuse_by_rule(backend: Backend, predicted: Decision) -> None:
+    """Nothing, or a refusal before a compiler or a capture is started in vain.
+
+    Raises:
+        RefusedByRule: this backend is judged by rule, and the rule rejects the workload.
+    """
+    if not backend.is_probed and predicted.verdict == "rejected":
+        raise RefusedByRule(predicted.reason)
+
+
+def add_first_call(
+    decisions: tuple[Decision, ...], backend: Backend, *, ran: bool, refusal: Decision | None
+) -> tuple[Decision, ...]:
+    """The verdicts, with what the run's own first call said of a backend that is not probed apart."""
+    if backend.is_probed or not (ran or refusal):
+        return decisions
+    return tuple(
+        decision if decision.backend != backend.slug else refusal or replace(decision, basis="probe")
+        for decision in decisions
+    )
+
+
 def read_refusal(predicted: Decision, messages: list[str], error: Exception) -> Decision:
     """The rejection that PyTorch gave: the rule's reason where it has one, else PyTorch's own first words."""
-    raw = "\n".join([*messages, str(error)])
-    reason = predicted.reason if predicted.verdict == "rejected" else parse_refusal(messages, predicted.backend)
+    if isinstance(error, RefusedByRule):
+        return predicted
+    said = [*messages, str(error)]
+    raw = "\n".join(said)
+    reason = predicted.reason if predicted.verdict == "rejected" else parse_refusal(said, predicted.backend)
     if not reason:
         reason = str(error).strip().partition("\n")[0]
     return replace(predicted, verdict="rejected", reason=reason, raw_message=raw, basis="probe")
 
 
-def _ask_selector(workload: Workload, predicted: Decision, inputs: "Inputs") -> Decision:
+def _ask_selector(backend: Backend, workload: Workload, predicted: Decision, inputs: "Inputs", device: str) -> Decision:
     """What PyTorch's own selector answers for this call, where this build lets itself be asked."""
     import torch
 
     ask = getattr(torch, "_fused_sdp_choice", None)
     if ask is None:
         return predicted
-    with capture_warnings():
+    with capture_warnings(), torch.set_grad_enabled(workload.direction is Direction.FORWARD_BACKWARD):
         chosen = ask(
             inputs.query,
             inputs.key,
@@ -119,5 +188,8 @@ def _ask_selector(workload: Workload, predicted: Decision, inputs: "Inputs") -> 
     if slug is None:
         reason = "PyTorch's selector finds no backend for this call"
         return replace(predicted, verdict="rejected", reason=reason, basis="probe", selects=None)
+    if predicted.verdict == "rejected":
+        # The selector picks a backend that then raises: a call is the only proof.
+        return replace(probe(backend, workload, predicted, inputs, device), selects=slug)
     reason = f"PyTorch's selector picks {slug} for this call"
     return replace(predicted, verdict="accepted", reason=reason, basis="probe", selects=slug)

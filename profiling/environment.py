@@ -93,6 +93,7 @@ def build_device_facts(environment: Environment) -> DeviceFacts:
         compute_capability=environment.compute_capability,
         total_memory_bytes=environment.total_memory_bytes,
         torch_version=version or UNKNOWN_TORCH,
+        on_zero_gpu=environment.on_zero_gpu,
     )
 
 

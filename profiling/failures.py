@@ -5,14 +5,32 @@ from attention.workload import InvalidWorkload
 from profiling.recording import Failure, Stage
 
 # How a pinned backend that cannot run says so. Source: aten/src/ATen/native/transformers/{attention.cpp,
-# cuda/attention.cu, cuda/sdp_utils.cpp}; "No viable backend" is the CPU's word.
-REFUSALS = ("no available kernel", "no viable backend", "invalid backend")
+# cuda/attention.cu, cuda/sdp_utils.cpp}; "No viable backend" is the CPU's word. Efficient says of a bias in another
+# dtype and cuDNN of a graph that it has no plan for only when they are called.
+REFUSALS = (
+    "no available kernel",
+    "no viable backend",
+    "invalid backend",
+    "invalid dtype for bias",
+    "no execution plans support the graph",
+    # Inductor's, where the machine lacks what it generates code with. Source: torch/_inductor/exc.py.
+    "no working c++ compiler",
+    "cannot find a working triton",
+)
+# Where the compiler's own errors are raised; Triton's pass through Inductor's too.
+_COMPILER_PACKAGES = ("torch._dynamo", "torch._inductor", "torch._functorch", "triton")
+
+
+class RefusedByRule(RuntimeError):
+    """A backend that is not tried, because its rule rejects the workload; the Decision says why."""
 
 
 def is_refusal(error: Exception) -> bool:
     """Whether this error is a backend's refusal, which is a result and no fault."""
     import torch
 
+    if isinstance(error, RefusedByRule):
+        return True
     return not isinstance(error, torch.OutOfMemoryError) and any(word in str(error).lower() for word in REFUSALS)
 
 
@@ -44,8 +62,25 @@ def build_failure(stage: Stage, error: Exception) -> Failure:
     if is_sticky(error):
         hint = "The GPU context was lost with this error; the GPU process is replaced and the next run starts clean."
         return Failure(stage=stage, kind="crashed", message=message, hint=hint, sticky=True)
+    if is_compiler_error(error):
+        hint = "torch.compile failed, in the words above; choose an eager backend or another shape or dtype."
+        return Failure(stage=stage, kind="unavailable", message=message, hint=hint)
     hint = "What was recorded before this stage stands. Try another backend or a smaller shape."
     return Failure(stage=stage, kind="error", message=message, hint=hint)
+
+
+def is_compiler_error(error: BaseException) -> bool:
+    """Whether Dynamo, Inductor or Triton failed: by the error's own type, or by where it was raised."""
+    raised_in = ""
+    traceback = error.__traceback__
+    while traceback is not None:
+        raised_in = traceback.tb_frame.f_globals.get("__name__", "")
+        traceback = traceback.tb_next
+    return any(
+        name == package or name.startswith(f"{package}.")
+        for name in (type(error).__module__, raised_in)
+        for package in _COMPILER_PACKAGES
+    )
 
 
 def is_sticky(error: BaseException) -> bool:

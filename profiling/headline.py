@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from profiling.compilation import describe_compilation
 from profiling.format import (
     NOT_RECORDED,
     format_bytes,
@@ -37,6 +38,9 @@ def build_headline(report: Report) -> tuple[Fact, ...]:
         facts += [_memory_fact(report), _error_fact(report)]
     if report.roofline is not None:
         facts.append(_rate_fact(report))
+    if report.compilation is not None:
+        value = "; ".join(f"{name} {value}" for name, value in describe_compilation(report.compilation))
+        facts.append(Fact(label="compilation", value=value, method=report.compilation.method))
     facts.append(_health_fact(report))
     if report.gpu_seconds is not None:
         value = format_duration(report.gpu_seconds * 1e9)

@@ -11,12 +11,18 @@ from typing import TypeVar
 from attention.backends import BACKENDS
 from attention.workload import DType, Workload
 from profiling.report_schema import ObservedBackend
-from profiling.trace.events import DeviceItem, Operator, Trace
+from profiling.trace.events import DeviceItem, Operator, RuntimeCall, Trace
 
 # These write the score matrix to memory; the others keep it on chip.
-COMPOSED_FAMILIES = frozenset({"naive", "naive_inplace", "math"})
+COMPOSED_FAMILIES = frozenset({"naive", "naive_inplace", "math", "flex_eager", "compiled_naive"})
 NAIVE_FAMILIES = frozenset({"naive", "naive_inplace"})
 
+# Inductor names a generated kernel for the operators that it fused (config.triton.descriptive_names), on the GPU as an
+# operator too, and on a CPU as an operator alone. Products stay library calls or templates, so the softmax between
+# them is what shows a compiled formula. Source: torch/_inductor/codegen/triton.py and cpp.py; CPU traces of torch 2.14.
+_COMPILED_SOFTMAX = (re.compile(r"(?:\btriton_|cpp_)\w*fused_\w*softmax"), "compiled_naive")
+# Its C++ template for FlexAttention has no name of its own. Source: _inductor/codegen/cpp_flex_attention_template.py.
+_CPU_FLEX = (re.compile(r"^graph_\d+_kernel$"), "flex")
 # Operator names. Source: PyTorch, aten/src/ATen/native/native_functions.yaml (2.8 to 2.14); the CUDA trace of each
 # backend holds the outer name, and on a CPU flash carries its own suffix. FlexAttention names its compiled template.
 _FUSED_OPERATORS = (
@@ -33,6 +39,8 @@ _FUSED_OPERATORS = (
     ),
     (re.compile(r"flex_attention"), "flex"),
     (re.compile(r"aten::_scaled_dot_product_attention_math\b"), "math"),
+    _COMPILED_SOFTMAX,
+    _CPU_FLEX,
 )
 # Kernel names. Source: H200 traces of each backend, torch 2.11 with cuDNN 9.19. ``pytorch_flash::`` is the copy inside
 # PyTorch and ``flash::`` the package's own namespace.
@@ -41,19 +49,25 @@ _FUSED_KERNELS = (
     (re.compile(r"\b(pytorch_)?flash::|flash_fwd_"), "flash"),
     (re.compile(r"\bfmha_cutlassF|PyTorchMemEffAttention"), "efficient"),
     (re.compile(r"triton.*flex_attention"), "flex"),
+    _COMPILED_SOFTMAX,
 )
+# Of the composed formulas only math looks for rows of -inf, in its safe softmax.
+# Source: aten/src/ATen/native/transformers/attention.cpp, _safe_softmax.
+_MATH_SOFTMAX = re.compile(r"softmax|isneginf")
+_GRAPH_LAUNCH = re.compile(r"^(?:cuda|cu|hip)GraphLaunch")
 _SOFTMAX = frozenset({"aten::softmax", "aten::_softmax", "aten::_safe_softmax"})
 _PRODUCT = frozenset({"aten::bmm", "aten::baddbmm"})
 _NAME_LENGTH = 96
 
-EventT = TypeVar("EventT", Operator, DeviceItem)
+EventT = TypeVar("EventT", Operator, DeviceItem, RuntimeCall)
 
 
 def build_observed_backend(trace: Trace) -> ObservedBackend:
     """The family that ran, the names that show it, and how sure that is.
 
     ``proven``: an operator and a kernel name the same family; on a CPU, where there are no kernels, the operator is
-    proof alone. ``likely``: only one of the two was seen. ``unknown``: neither, or names of several families.
+    proof alone, and in a replayed CUDA graph, which has no operators, its launch and the kernels. ``likely``: only one
+    of the two was seen. ``unknown``: neither, or names of several families.
     """
     operators = _in_steps(trace, trace.operators)
     items = [item for item in _in_steps(trace, trace.device_items) if item.kind == "kernel"]
@@ -66,6 +80,9 @@ def build_observed_backend(trace: Trace) -> ObservedBackend:
     if any(op.name in _PRODUCT for op in composed) and any(op.name in _SOFTMAX for op in composed):
         family, counts, notes = _composed_family(composed)
         by_operator[family] = counts
+    by_launch = {} if by_operator else _replays(trace)
+    if by_launch and not by_kernel:
+        by_kernel = _replayed_math(items)
     for family in COMPOSED_FAMILIES & by_operator.keys():
         softmax = Counter(item.name for item in items if "softmax" in item.name)
         if softmax:
@@ -74,7 +91,7 @@ def build_observed_backend(trace: Trace) -> ObservedBackend:
     families = list(dict.fromkeys((*by_operator, *by_kernel)))
     evidence = tuple(
         f"{what} {_shorten(name)} ({calls} {'call' if calls == 1 else 'calls'})"
-        for what, found in (("operator", by_operator), ("kernel", by_kernel))
+        for what, found in (("operator", by_operator), ("launch", by_launch), ("kernel", by_kernel))
         for names in found.values()
         for name, calls in names.items()
     )
@@ -86,7 +103,10 @@ def build_observed_backend(trace: Trace) -> ObservedBackend:
         note = f"names of several families were seen: {', '.join(families)}"
         return ObservedBackend(family="unknown", evidence=(note, *evidence), confidence="unknown")
     on_cpu = not trace.device_items and not any(call.launches_work for call in trace.launches)
-    agree = bool(by_operator) and (bool(by_kernel) or on_cpu)
+    agree = bool(by_operator or by_launch) and (bool(by_kernel) or on_cpu)
+    if on_cpu and by_operator and all(_CPU_FLEX[0].search(name) for name in by_operator[families[0]]):
+        agree = False
+        notes = ("of Inductor's C++ kernels, only the template for FlexAttention has no name of its own",)
     return ObservedBackend(family=families[0], evidence=(*evidence, *notes), confidence="proven" if agree else "likely")
 
 
@@ -126,6 +146,18 @@ def _families(
     return found
 
 
+def _replays(trace: Trace) -> dict[str, Counter[str]]:
+    """Launches of whole CUDA graphs: their operators ran once, at the capture."""
+    counts = Counter(call.name for call in _in_steps(trace, trace.launches) if _GRAPH_LAUNCH.search(call.name))
+    return {"replay": counts} if counts else {}
+
+
+def _replayed_math(items: Iterable[DeviceItem]) -> dict[str, Counter[str]]:
+    """The kernels of the math path, known by its check for rows of -inf; a naive softmax has none."""
+    shown = Counter(item.name for item in items if _MATH_SOFTMAX.search(item.name))
+    return {"math": shown} if any("isneginf" in name for name in shown) else {}
+
+
 def _inside_sdpa(trace: Trace) -> list[bool]:
     """Of each operator, whether SDPA is around it: its matmul and softmax are then the math path's, not a naive one's.
 
@@ -141,10 +173,13 @@ def _inside_sdpa(trace: Trace) -> list[bool]:
 
 
 def _composed_family(operators: list[Operator]) -> tuple[str, Counter[str], tuple[str, ...]]:
-    """naive or naive_inplace, the operators that show it, and what cannot be told."""
+    """naive, naive_inplace or flex_eager, the operators that show it, and what cannot be told."""
     names = Counter(op.name for op in operators)
     shown = _PRODUCT | _SOFTMAX - {"aten::_softmax"}
-    if names["aten::masked_fill"]:
+    if names["aten::logsumexp"] and names["aten::_safe_softmax"]:
+        # FlexAttention's eager form also gives back the logarithm of each row's sum.
+        family, shown = "flex_eager", shown | {"aten::logsumexp"}
+    elif names["aten::masked_fill"]:
         # Out of place, it calls masked_fill_ itself, on a clone.
         family, shown = "naive", shown | {"aten::masked_fill"}
     elif names["aten::masked_fill_"]:

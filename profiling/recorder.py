@@ -16,24 +16,25 @@ from typing import TYPE_CHECKING, Any, get_args
 from warnings import WarningMessage
 
 from attention.backends import BACKENDS, Decision
-from attention.cost import output_bytes
+from attention.call import build_call
 from attention.inputs import build_inputs, fingerprint
 from attention.lookup import find
 from attention.tensors import Inputs
 from attention.validation import check_memory, check_workload
 from attention.workload import Workload
 from profiling import timing
-from profiling.correctness import check_output
-from profiling.eligibility import build_decisions, capture_warnings, read_refusal
+from profiling.compilation import CompilerWatch
+from profiling.correctness import check_results
+from profiling.eligibility import add_first_call, build_decisions, capture_warnings, read_refusal, refuse_by_rule
 from profiling.environment import build_device_facts, capture_environment, choose_device
 from profiling.failures import build_failure, build_refusal, is_refusal, is_sticky
+from profiling.memory import MemoryGauge
 from profiling.recording import (
     CapturedWarning,
     Environment,
     Failure,
     Latency,
     LedgerEntry,
-    Memory,
     Progress,
     Recording,
     RunRequest,
@@ -112,15 +113,14 @@ class _Run:
         self.context = ExitStack()
         self.refusal: Decision | None = None
         self.inputs: Inputs
-        self.call: Callable[[], torch.Tensor]
+        self.call: Callable[[], tuple[torch.Tensor, ...]]
 
     def advance(self, index: int) -> Iterator[Progress | Recording]:
-        import torch
 
         stages = CHECK_STAGES if self.request.depth == "check" else STAGES
         count = len(self.request.workloads)
         began = time.perf_counter()
-        with self.context, torch.no_grad():
+        with self.context:
             for position, stage in enumerate(stages):
                 if self.refusal is not None and stage != "decisions":
                     continue
@@ -177,11 +177,13 @@ class _Run:
     def _first_call(self) -> None:
         """This run's first call, timed to the end of its work. A process that lives on may have made others before."""
         predicted = self.backend.check(self.workload, self.facts)
+        self.compiler, self.gauge = CompilerWatch(self.backend.compile_mode), MemoryGauge(self.device)
         self._synchronize()
         with capture_warnings() as captured:
             began = time.perf_counter_ns()
             try:
-                self.call = self.context.enter_context(self.backend.build(self.workload, self.inputs))
+                refuse_by_rule(self.backend, predicted)
+                self.call = self.context.enter_context(build_call(self.backend, self.workload, self.inputs))
                 self.call()
                 self._synchronize()
             except (RuntimeError, ValueError, NotImplementedError) as error:
@@ -193,12 +195,15 @@ class _Run:
                 return
             first_call_ns = time.perf_counter_ns() - began
         self._keep_warnings("first_call", captured)
-        self.recording = replace(self.recording, latency=Latency(first_call_ns=first_call_ns))
+        latency = Latency(first_call_ns=first_call_ns)
+        self.recording = replace(self.recording, latency=latency, compilation=self.compiler.read())
 
     def _decisions(self) -> None:
         self.context.close()  # a pin around the probes would answer for PyTorch's selector
         tensors = self.shared.tensors(self.workload, self.device)
         decisions = self.shared.decisions(self.workload, lambda: build_decisions(self.workload, tensors, self.facts))
+        ran = self.recording.latency.first_call_ns is not None
+        decisions = add_first_call(decisions, self.backend, ran=ran, refusal=self.refusal)
         self.recording = replace(self.recording, decisions=decisions)
 
     def _warmup(self) -> None:
@@ -214,7 +219,7 @@ class _Run:
             return
         wall_ns = min(wall.samples_ns)
         try:
-            device = timing.measure_device(self.call, wall_ns)
+            device = timing.measure_device(self.call, wall_ns, holds_graph=self.backend.holds_graph)
         except RuntimeError as error:
             if is_sticky(error):
                 raise
@@ -224,20 +229,8 @@ class _Run:
         self.recording = replace(self.recording, latency=replace(latency, device=device))
 
     def _memory(self) -> None:
-        result = output_bytes(self.workload)
-        held = self.inputs.total_bytes
-        peak = materialized = None
-        if self.device == "cuda":
-            import torch
-
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            output = self.call()
-            self._synchronize()
-            grown = torch.cuda.max_memory_allocated() - before
-            del output
-            peak, materialized = held + grown, max(0, grown - result)
-        memory = Memory(peak_bytes=peak, inputs_bytes=held, output_bytes=result, materialized_bytes=materialized)
+        holds_graph = self.backend.holds_graph
+        memory = self.gauge.measure(self.workload, self.inputs, self.call, holds_graph=holds_graph)
         self.recording = replace(self.recording, memory=memory)
 
     def _profile(self) -> None:
@@ -274,10 +267,10 @@ class _Run:
         return gzip.compress(written[0], compresslevel=TRACE_GZIP_LEVEL, mtime=0)
 
     def _correctness(self) -> None:
-        output = self.call()
+        results = self.call()
         self._synchronize()
-        delta = check_output(self.workload, self.inputs, output)
-        self.recording = replace(self.recording, correctness=(delta,))
+        deltas = check_results(self.workload, self.inputs, results)
+        self.recording = replace(self.recording, correctness=deltas, compilation=self.compiler.read())
 
     def _release(self) -> None:
         """Give this workload's memory back before the next one is measured."""

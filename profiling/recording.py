@@ -122,7 +122,7 @@ class Latency:
 class Memory:
     """Device bytes of one un-profiled call. None: the device keeps no such count."""
 
-    peak_bytes: int | None
+    peak_bytes: int | None  # of a call that replays its own CUDA graph: since before the graph was captured
     inputs_bytes: int
     output_bytes: int
     materialized_bytes: int | None  # peak minus inputs, mask and output: what the call allocated besides its result
@@ -157,6 +157,18 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compilation:
+    """What torch.compile did in one run. None: this torch does not count it."""
+
+    mode: str
+    compile_ns: int | None  # in the first call
+    graph_breaks: int | None
+    recompiles: int | None  # frames compiled after the first call
+    cached_graphs: int | None  # graphs whose code was read from Inductor's cache on disk and not generated
+    method: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedWarning:
     stage: Stage
     category: str
@@ -175,6 +187,7 @@ class Recording:
     label: str = "attn_fwd"  # the record_function label around each step's call
     latency: Latency = field(default_factory=Latency)
     memory: Memory | None = None
+    compilation: Compilation | None = None  # None: nothing was compiled
     correctness: tuple[Delta, ...] = ()
     inputs_fingerprint: dict[str, int] = field(default_factory=dict)  # tensor -> sum of its bit patterns
     warnings: tuple[CapturedWarning, ...] = ()

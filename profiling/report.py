@@ -100,6 +100,7 @@ def build_report(recording: Recording, trace: Trace | None) -> Report:
         schedule=recording.schedule,
         latency=latency,
         memory=recording.memory,
+        compilation=recording.compilation,
         cost=cost,
         roofline=roofline,
         correctness=recording.correctness,

@@ -9,7 +9,16 @@ from typing import Any, Literal
 
 from attention.backends import Decision
 from attention.workload import Workload
-from profiling.recording import CapturedWarning, Delta, Environment, Failure, LedgerEntry, Memory, Schedule
+from profiling.recording import (
+    CapturedWarning,
+    Compilation,
+    Delta,
+    Environment,
+    Failure,
+    LedgerEntry,
+    Memory,
+    Schedule,
+)
 from profiling.trace.events import TraceHealth
 
 REPORT_FORMAT_VERSION = 1
@@ -126,7 +135,7 @@ class LatencyReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedBackend:
-    """What the trace proves. ``family``: naive, naive_inplace, math, flash, efficient, cudnn, unknown."""
+    """What the trace proves. ``family``: one of a backend's ``families``, or unknown."""
 
     family: str
     evidence: tuple[str, ...]
@@ -206,6 +215,7 @@ class Report:
     device_time_per_step_ns: int | None = None  # summed device items of a step, mean over steps
     latency: LatencyReport = field(default_factory=LatencyReport)
     memory: Memory | None = None
+    compilation: Compilation | None = None  # None: nothing was compiled
     cost: Cost | None = None
     roofline: Roofline | None = None
     correctness: tuple[Delta, ...] = ()

@@ -22,7 +22,7 @@ from ui.machine_facts import KnownMachine
 from ui.panels.downloads import write_files
 
 Json = dict[str, Any]
-_TYPES: dict[str, type] = {"int": int, "float": float, "choice": str}
+_TYPES: dict[str, type] = {"int": int, "float": float, "choice": str, "text": str}
 _ENVIRONMENT = TypeAdapter(Environment)
 
 

@@ -63,6 +63,36 @@ PRESETS: tuple[Preset, ...] = (
         changes={"seq_len_q": 1, "seq_len_kv": 4096, "mask": "none"},
     ),
     Preset(
+        slug="sliding_window",
+        title="Sliding window: 256 of 4096 keys",
+        summary="94 % of the score matrix is masked away; which backend skips it, and which computes it all?",
+        changes={
+            "batch_size": 1,
+            "seq_len_q": 4096,
+            "seq_len_kv": 4096,
+            "mask": "sliding_window",
+            "mask_window": 256,
+        },
+    ),
+    Preset(
+        slug="documents",
+        title="Packed documents: four in 1024",
+        summary="several documents in one sequence, each causal; a dense mask goes to backends that take one",
+        changes={"mask": "document", "mask_lengths": "128,256,512,128"},
+    ),
+    Preset(
+        slug="padding",
+        title="Padding: eight lengths in one batch",
+        summary="a mask that differs between batch entries, as a tokenizer gives it",
+        changes={"mask": "padding", "mask_lengths": "1024,900,777,640,512,300,128,16"},
+    ),
+    Preset(
+        slug="dead_rows",
+        title="Dead rows: 24 rows without a key",
+        summary="rows that may attend to nothing: zeros or NaN? The Correctness tab counts them",
+        changes={"backend": "naive", "mask": "dead_rows", "mask_count": 24},
+    ),
+    Preset(
         slug="long",
         title="Long: S8192 D128",
         summary="where a score matrix would take gigabytes and fused kernels pay most",

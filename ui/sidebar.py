@@ -8,7 +8,7 @@ import gradio as gr
 
 from profiling.recording import Environment
 from ui.presets import PRESETS
-from ui.workload_form import build_notes, control_values, create_controls
+from ui.workload_form import build_notes, control_values, create_controls, show_parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Sidebar:
     error: gr.HTML
     run: gr.Button
     stop: gr.Button
-    notes: list[gr.components.Component]
+    notes: list[gr.components.Component | gr.Row]
 
 
 def create_sidebar(fields: Mapping[str, object]) -> Sidebar:
@@ -51,12 +51,12 @@ def create_sidebar(fields: Mapping[str, object]) -> Sidebar:
     return Sidebar(
         preset=preset,
         preset_summary=preset_summary,
-        controls=list(controls.values()),
+        controls=list(controls.by_field.values()),
         guess=guess,
         error=error,
         run=run,
         stop=stop,
-        notes=[error, estimate, chips, picture, run],
+        notes=[error, estimate, chips, picture, run, *controls.of_parameters],
     )
 
 
@@ -69,4 +69,5 @@ def render_note_values(values: Sequence[object], environment: Environment | None
         notes.chips,
         gr.skip() if notes.picture is None else notes.picture,
         gr.update(interactive=notes.workload is not None),
+        *show_parameters(values),
     ]

@@ -8,14 +8,22 @@ import gradio as gr
 
 from attention.backends import BACKENDS
 from attention.cost import estimate_memory
-from attention.masks import mask_of
-from attention.validation import FIELDS_BY_NAME, WORKLOAD_FIELDS, WorkloadField, check_memory, parse_workload
-from attention.workload import InvalidWorkload, Workload
+from attention.masks import MASKS, density, mask_of
+from attention.masks.causal import ALIGNMENT
+from attention.validation import (
+    FIELDS_BY_NAME,
+    MASK_PARAMETER_FIELDS,
+    WORKLOAD_FIELDS,
+    WorkloadField,
+    check_memory,
+    parse_workload,
+)
+from attention.workload import InvalidWorkload, MaskForm, Workload
 from profiling.budget import estimate_gpu_seconds
 from profiling.environment import build_device_facts
-from profiling.format import format_bytes, format_duration
+from profiling.format import format_bytes, format_count, format_duration, format_share
 from profiling.recording import Environment
-from ui.components.mask_picture import render_mask_picture
+from ui.components.mask_picture import render_mask_picture, sample_mask
 from ui.markup import Markup, element, text
 
 # Fields that stand on one line; those named in no row go under "advanced".
@@ -25,8 +33,11 @@ _ROWS = (
     ("seq_len_q", "seq_len_kv", "head_dim"),
     ("dtype", "mask"),
 )
-_PICTURE_SIZE = 8  # rows and columns of the mask's picture
+# Below the rows stand the parameters of the chosen mask; those of the others are hidden.
+_PARAMETERS = {field.name: name for name, field in MASK_PARAMETER_FIELDS.items()}
+_ON_ROWS = {name for row in _ROWS for name in row}
 NOT_SET = "not set"
+_CORNER_FIELD = f"mask_{ALIGNMENT.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,24 +54,59 @@ class FormNotes:
     picture: Markup | None
 
 
-def create_controls(values: Mapping[str, object]) -> dict[str, gr.components.FormComponent]:
-    """A control for every field of WORKLOAD_FIELDS, in the page's order."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controls:
+    """A control for every field, in WORKLOAD_FIELDS order, and the row that holds those of a mask's parameters."""
+
+    by_field: dict[str, gr.components.FormComponent]
+    parameter_row: gr.Row
+
+    @property
+    def of_parameters(self) -> "list[gr.Row | gr.components.FormComponent]":
+        """What ``show_parameters`` shows and hides."""
+        return [self.parameter_row, *(self.by_field[name] for name in _PARAMETERS)]
+
+
+def create_controls(values: Mapping[str, object]) -> Controls:
+    """The form with ``values`` in it, in the page's order."""
     controls = {}
     for row in _ROWS:
         with gr.Row(elem_classes="field-row"):
             for name in row:
                 controls[name] = _create_control(FIELDS_BY_NAME[name], values.get(name))
-    shown = {name for row in _ROWS for name in row}
+    shown = shown_parameters(values.get("mask"))
+    with gr.Row(elem_classes="field-row", elem_id="mask-parameters", visible=bool(shown)) as parameter_row:
+        for name in _PARAMETERS:
+            controls[name] = _create_control(FIELDS_BY_NAME[name], values.get(name), visible=name in shown)
     with gr.Accordion("Advanced", open=False):
         for field in WORKLOAD_FIELDS:
-            if field.name not in shown:
+            if field.name not in controls:
                 controls[field.name] = _create_control(field, values.get(field.name))
-    return {field.name: controls[field.name] for field in WORKLOAD_FIELDS}
+    return Controls(
+        by_field={field.name: controls[field.name] for field in WORKLOAD_FIELDS}, parameter_row=parameter_row
+    )
 
 
-def _create_control(field: WorkloadField, value: object) -> gr.components.FormComponent:
-    options: dict[str, Any] = {"label": field.label, "elem_id": f"field-{field.name}", "min_width": 60}
-    if field.name not in {name for row in _ROWS for name in row}:
+def shown_parameters(mask: object) -> set[str]:
+    """Fields of the mask's own parameters; none for a mask that is not known."""
+    return {f"mask_{parameter.name}" for entry in MASKS if entry.slug == mask for parameter in entry.parameters}
+
+
+def show_parameters(values: Sequence[object]) -> list[Any]:
+    """Updates for ``Controls.of_parameters`` that leave the chosen mask's own."""
+    fields = {field.name: value for field, value in zip(WORKLOAD_FIELDS, values, strict=True)}
+    shown = shown_parameters(fields["mask"])
+    return [gr.update(visible=bool(shown)), *(gr.update(visible=name in shown) for name in _PARAMETERS)]
+
+
+def _create_control(field: WorkloadField, value: object, *, visible: bool = True) -> gr.components.FormComponent:
+    options: dict[str, Any] = {
+        "label": field.label,
+        "elem_id": f"field-{field.name}",
+        "min_width": 60,
+        "visible": visible,
+    }
+    if field.name not in _ON_ROWS:
         options["info"] = field.help
     if field.kind == "choice":
         choices = [(choice, choice) for choice in field.choices]
@@ -84,13 +130,19 @@ def control_values(fields: Mapping[str, object]) -> list[object]:
 def read_controls(values: Sequence[object]) -> dict[str, object]:
     """Field values by name from the controls' values in WORKLOAD_FIELDS order.
 
+    What a parameter of another mask holds is left out: its control is hidden, and keeps its value for when that
+    mask is chosen again.
+
     Raises:
         InvalidWorkload: a number that has to be given was cleared. Elsewhere a missing value means its default, but
             a form that shows an empty box must not run something else.
     """
     fields = {field.name: value for field, value in zip(WORKLOAD_FIELDS, values, strict=True)}
+    if fields["mask"] in {mask.slug for mask in MASKS}:
+        shown = shown_parameters(fields["mask"])
+        fields |= {name: None for name in _PARAMETERS if name not in shown}
     for field in WORKLOAD_FIELDS:
-        if field.kind == "int" and fields[field.name] is None:
+        if field.kind == "int" and field.default is not None and fields[field.name] is None:
             raise InvalidWorkload(field.name, "", "is empty", f"give a whole number, such as {field.default}")
     return fields
 
@@ -104,7 +156,8 @@ def build_notes(values: Sequence[object], environment: Environment | None) -> Fo
             check_memory(workload, available, build_device_facts(environment))
     except InvalidWorkload as problem:
         blank = Markup("")
-        return FormNotes(workload=None, message=render_problem(problem), estimate=blank, chips=blank, picture=None)
+        picture = _render_open_corner(values) if problem.field == _CORNER_FIELD else None
+        return FormNotes(workload=None, message=render_problem(problem), estimate=blank, chips=blank, picture=picture)
     return FormNotes(
         workload=workload,
         message=Markup(""),
@@ -162,20 +215,57 @@ def _mark(mark: str, tone: str) -> Markup:
 
 
 def _render_picture(workload: Workload) -> Markup:
-    rows = min(_PICTURE_SIZE, workload.seq_len_q)
-    columns = min(_PICTURE_SIZE, workload.seq_len_kv)
-    small = replace(workload, seq_len_q=rows, seq_len_kv=columns)
-    mask = mask_of(small)
-    allows = mask.build_mod(small)
-    allowed = [
-        [allows is None or bool(allows(0, 0, q_idx, kv_idx)) for kv_idx in range(columns)] for q_idx in range(rows)
-    ]
-    title = f"mask {mask.title}"
-    scaled = (rows, columns) != (workload.seq_len_q, workload.seq_len_kv)
-    note = f"rows: queries, columns: keys{f'; drawn for {rows} × {columns}' if scaled else ''}"
+    """The mask as it will run; where the corner matters, the other corner beside it."""
+    mask = mask_of(workload)
+    if ALIGNMENT in mask.parameters and workload.seq_len_q != workload.seq_len_kv:
+        return _render_corners(workload, chosen=str(workload.mask.parameters[ALIGNMENT.name]))
     return element(
         "div",
-        render_mask_picture(allowed, title=title),
-        element("div", text(mask.title), element("br"), element("span", note, class_="quiet")),
+        render_mask_picture(sample_mask(workload), title=f"mask {mask.title}"),
+        element("div", text(mask.title), element("br"), _describe_mask(workload)),
         class_="mask-row form-note att",
     )
+
+
+def _render_open_corner(values: Sequence[object]) -> Markup | None:
+    """Both corners to choose from; None where another value is wrong as well."""
+    try:
+        workload = parse_workload(read_controls(values) | {_CORNER_FIELD: ALIGNMENT.choices[0]})
+    except InvalidWorkload:  # its message comes once the corner is chosen
+        return None
+    return _render_corners(workload, chosen=None)
+
+
+def _render_corners(workload: Workload, *, chosen: str | None) -> Markup:
+    figures = []
+    for corner in ALIGNMENT.choices:
+        spec = replace(workload.mask, parameters={**workload.mask.parameters, ALIGNMENT.name: corner})
+        cornered = replace(workload, mask=replace(spec, form=MaskForm.AUTO))  # the form may fit one corner alone
+        mark = "✓ " if corner == chosen else ""
+        picture = render_mask_picture(sample_mask(cornered), title=f"mask {workload.mask.name}, {corner}")
+        caption = element("figcaption", f"{mark}{corner}", element("br"), _describe_mask(cornered))
+        figures.append(element("figure", picture, caption, class_="mask-corner"))
+    return element(
+        "div",
+        element("div", text(mask_of(workload).title)),
+        element("div", *figures, class_="mask-row"),
+        class_="form-note att",
+    )
+
+
+def _describe_mask(workload: Workload) -> Markup:
+    """Density and dead rows, by formula, and what the picture shows."""
+    mask = mask_of(workload)
+    rows = workload.batch_size * workload.seq_len_q
+    dead = mask.count_dead_rows(workload)
+    count = f"{format_count(dead)} of {format_count(rows)}" if dead else "no"
+    notes = [
+        f"{format_share(density(workload))} of the pairs allowed",
+        f"{count} query rows may attend to nothing" + (f" (over {workload.batch_size} batch entries)" if dead else ""),
+        f"rows: queries, columns: keys; {workload.seq_len_q} × {workload.seq_len_kv}",
+    ]
+    if mask.varies_by_batch:
+        notes.append("batch entry 0 is drawn")
+    if mask.varies_by_head:
+        notes.append("the bias of each head is not drawn")
+    return element("span", "; ".join(notes), class_="quiet")

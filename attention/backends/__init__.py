@@ -1,7 +1,15 @@
 """Every backend of the catalogue, in the order in which the page lists them."""
 
 from attention.backends.backend import Backend
+from attention.backends.compiled import (
+    COMPILED_NAIVE,
+    COMPILED_NAIVE_CUDAGRAPH,
+    COMPILED_NAIVE_MAX_AUTOTUNE,
+    COMPILED_SDPA,
+)
+from attention.backends.cuda_graph import SDPA_CUDAGRAPH
 from attention.backends.decision import Decision, DeviceFacts
+from attention.backends.flex import FLEX, FLEX_EAGER
 from attention.backends.naive import NAIVE, NAIVE_INPLACE
 from attention.backends.sdpa import SDPA_AUTO, SDPA_CUDNN, SDPA_EFFICIENT, SDPA_FLASH, SDPA_MATH
 
@@ -13,6 +21,13 @@ BACKENDS: tuple[Backend, ...] = (
     SDPA_FLASH,
     SDPA_EFFICIENT,
     SDPA_CUDNN,
+    FLEX,
+    FLEX_EAGER,
+    COMPILED_NAIVE,
+    COMPILED_NAIVE_CUDAGRAPH,
+    COMPILED_NAIVE_MAX_AUTOTUNE,
+    COMPILED_SDPA,
+    SDPA_CUDAGRAPH,
 )
 
 __all__ = ["BACKENDS", "Backend", "Decision", "DeviceFacts"]

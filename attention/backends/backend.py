@@ -27,6 +27,8 @@ class Backend:
     it costs nothing per call. The call returns the output ``[batch_size, num_heads, seq_len_q, value_dim]``.
     ``score_matrices``: score matrices alive at the peak, measured; 0 for kernels that never write the matrix.
     ``score_itemsize``: least bytes of one of its elements, where narrower inputs are raised; None: they are not.
+    ``compile_mode``: how torch.compile is asked, where the first call compiles; empty for the others.
+    ``holds_graph``: the call replays a CUDA graph of its own, so that it can be captured into no other one.
     """
 
     slug: str
@@ -40,6 +42,17 @@ class Backend:
     selects: bool = False
     score_matrices: float = 0.0
     score_itemsize: int | None = None
+    compile_mode: str = ""
+    holds_graph: bool = False
+
+    @property
+    def compiles(self) -> bool:
+        return bool(self.compile_mode)
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether a trial of its own is cheap; the others are judged by rule, and by the run that asks for them."""
+        return not (self.compiles or self.holds_graph)
 
     def score_element(self, dtype: DType) -> int:
         """Bytes of one element of the score matrix that this backend writes for inputs of ``dtype``."""

@@ -34,3 +34,4 @@ class DeviceFacts:
     compute_capability: tuple[int, int] | None = None
     total_memory_bytes: int | None = None
     torch_version: tuple[int, int] = (2, 11)
+    on_zero_gpu: bool = False

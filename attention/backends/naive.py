@@ -41,6 +41,8 @@ def attend(
         minus_infinity = float("-inf")
         scores = scores.masked_fill_(masked, minus_infinity) if in_place else scores.masked_fill(masked, minus_infinity)
     weights = scores.softmax(dim=-1)
+    if weights.dtype != value.dtype:  # a float32 bias raised the scores
+        weights = weights.to(value.dtype)
     return weights @ value
 
 

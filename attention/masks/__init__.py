@@ -1,12 +1,19 @@
 """Every mask of the catalogue, in the order in which the page lists them."""
 
 from attention.lookup import find
+from attention.masks.alibi import ALIBI
 from attention.masks.causal import CAUSAL
+from attention.masks.dead_rows import DEAD_ROWS
+from attention.masks.document import DOCUMENT
 from attention.masks.mask import BiasMod, Mask, MaskMod, MaskParameter
 from attention.masks.none import NONE
+from attention.masks.padding import PADDING
+from attention.masks.prefix_lm import PREFIX_LM
+from attention.masks.random import RANDOM
+from attention.masks.sliding_window import SLIDING_WINDOW
 from attention.workload import Workload
 
-MASKS: tuple[Mask, ...] = (NONE, CAUSAL)
+MASKS: tuple[Mask, ...] = (NONE, CAUSAL, SLIDING_WINDOW, PREFIX_LM, DOCUMENT, PADDING, ALIBI, RANDOM, DEAD_ROWS)
 
 __all__ = ["MASKS", "BiasMod", "Mask", "MaskMod", "MaskParameter", "density", "mask_of"]
 

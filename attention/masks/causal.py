@@ -29,7 +29,8 @@ def diagonal_offset(workload: Workload) -> int:
     return 0
 
 
-def _build_mod(workload: Workload) -> MaskMod:
+def build_causal_mod(workload: Workload) -> MaskMod:
+    """The predicate of every mask that is causal and nothing else."""
     offset = diagonal_offset(workload)
 
     def causal_mod(batch: Any, head: Any, q_idx: Any, kv_idx: Any) -> Any:
@@ -38,14 +39,18 @@ def _build_mod(workload: Workload) -> MaskMod:
     return causal_mod
 
 
-def count_below_diagonal(workload: Workload) -> int:
-    """Pairs of one head and batch entry: row q allows ``clamp(q + offset + 1, 0, seq_len_kv)`` keys, without a loop."""
-    offset, rows, keys = diagonal_offset(workload), workload.seq_len_q, workload.seq_len_kv
-    first = max(0, -offset)  # first row with an allowed key
+def count_staircase(rows: int, keys: int, offset: int) -> int:
+    """The sum over row q of ``clamp(q + offset + 1, 0, keys)``, without a loop."""
+    first = min(rows, max(0, -offset))  # first row with an allowed key
     full = min(rows, max(first, keys - offset))  # first row that allows every key
     growing = full - first
     smallest = first + offset + 1
     return growing * smallest + growing * (growing - 1) // 2 + (rows - full) * keys
+
+
+def count_below_diagonal(workload: Workload) -> int:
+    """Pairs of one head and batch entry whose key is not after the query's diagonal."""
+    return count_staircase(workload.seq_len_q, workload.seq_len_kv, diagonal_offset(workload))
 
 
 def count_rows_above_diagonal(workload: Workload) -> int:
@@ -88,7 +93,7 @@ CAUSAL = Mask(
     title="causal: no key after the query's own position",
     source="torch.nn.attention.bias.CausalVariant; is_causal of scaled_dot_product_attention is upper left",
     parameters=(ALIGNMENT,),
-    build_mod=_build_mod,
+    build_mod=build_causal_mod,
     count_allowed=lambda workload: workload.batch_size * count_below_diagonal(workload),
     count_dead_rows=lambda workload: workload.batch_size * count_rows_above_diagonal(workload),
     resolve_form=_resolve_form,

@@ -22,7 +22,7 @@ Device = Literal["auto", "cpu", "cuda"]
 DEVICES: tuple[Device, ...] = ("auto", "cpu", "cuda")
 # A trace grows with every step and viewers choke on large ones; more steps than this tell nothing new.
 MOST_STEPS = 20
-_METAVARS = {"choice": "NAME", "int": "N", "float": "X"}
+_METAVARS = {"choice": "NAME", "int": "N", "float": "X", "text": "TEXT"}
 
 
 def add_device_argument(parser: argparse.ArgumentParser) -> None:

@@ -5,6 +5,7 @@ from profiling.format import format_count, format_duration, format_share
 from profiling.headline import BASIS_WORDS, VERDICT_MARKS, VERDICT_WORDS, build_headline
 from profiling.machine import describe_machine
 from profiling.report_schema import KernelSummary, OperatorSummary, Report, RuleVerdict
+from profiling.unlocks import describe_unlocks
 
 NAME_WIDTH = 52
 MOST_ROWS = 15
@@ -34,11 +35,12 @@ def render_eligibility(report: Report) -> str:
 
 
 def _refusal(report: Report) -> str:
-    """PyTorch's own words about the backend that was asked for and did not run."""
-    if not any(failure.kind == "refused" for failure in report.failures):
+    """PyTorch's own words about the backend that was asked for and did not run, and what unlocks it."""
+    decision = next((entry for entry in report.decisions if entry.backend == report.requested_backend), None)
+    if decision is None or not any(failure.kind == "refused" for failure in report.failures):
         return ""
-    raw = [decision.raw_message for decision in report.decisions if decision.backend == report.requested_backend]
-    return f"PYTORCH SAID\n{quote(raw[0])}" if raw and raw[0] else ""
+    said = f"PYTORCH SAID\n{quote(decision.raw_message)}\n" if decision.raw_message else ""
+    return f"{said}CHANGE ONE THING\n{wrap(clean(describe_unlocks(decision)), indent='    ')}"
 
 
 def _failures(report: Report) -> str:
@@ -147,7 +149,7 @@ def _decisions(report: Report) -> str:
         for decision in report.decisions
     ]
     unlocked = [
-        wrap(f"{decision.backend} is unlocked by: {'; '.join(decision.unlocked_by)}")
+        wrap(clean(f"{decision.backend}: change one thing: {describe_unlocks(decision)}"))
         for decision in report.decisions
         if decision.unlocked_by
     ]

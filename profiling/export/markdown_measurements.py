@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from profiling.compilation import describe_compilation
 from profiling.export.markdown import bullets, code, escape, table
 from profiling.format import (
     NOT_RECORDED,
@@ -41,6 +42,9 @@ def _clocks(report: Report) -> str:
     parts = [table(headers, rows, right=headers[1:6])] if rows else []
     if latency.first_call_ns is not None:
         parts.append(f"First call, apart from these: {format_duration(latency.first_call_ns)} of wall time.")
+    if report.compilation is not None:
+        facts = [(name, escape(value)) for name, value in describe_compilation(report.compilation)]
+        parts += ["What torch.compile did:", table(("what", "value"), facts), f"Method: {report.compilation.method}."]
     if latency.ledger:
         stages = [(entry.stage, format_duration(entry.wall_ns)) for entry in latency.ledger]
         parts += ["Where the run's time went:", table(("stage", "wall time"), stages, right=("wall time",))]

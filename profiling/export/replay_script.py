@@ -1,19 +1,22 @@
 """replay.py: the recorded call again with torch alone, checked against the stored numbers.
 
-The script is ``replay_template.txt`` with two parts filled in: the recorded numbers as one JSON literal, and the
-source of ``attend`` and ``repeat_heads`` from ``attention.backends.naive``, so that there is one naive formula.
+The script is ``replay_template.txt`` with its parts filled in: the recorded numbers as one JSON literal, the
+source of ``attend`` and ``repeat_heads`` from ``attention.backends.naive``, and that of the mask's predicate and bias,
+so that there is one formula of each.
 Whatever text a recording holds stays data: it can end neither the literal nor the JSON inside it.
 """
 
 import inspect
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 from attention.backends import BACKENDS
 from attention.backends.naive import attend, repeat_heads
 from attention.lookup import find
-from attention.masks import mask_of
+from attention.masks import MASKS, mask_of
 from attention.validation import flatten_workload
 from attention.workload import MaskForm, Workload
 from profiling.export.exporter import Exporter
@@ -32,8 +35,15 @@ REPLAYED_BACKENDS = (
     "sdpa_flash",
     "sdpa_efficient",
     "sdpa_cudnn",
+    "flex",
+    "flex_eager",
+    "compiled_naive",
+    "compiled_naive_cudagraph",
+    "compiled_naive_max_autotune",
+    "compiled_sdpa",
+    "sdpa_cudagraph",
 )
-REPLAYED_MASKS = ("none", "causal")
+REPLAYED_MASKS = tuple(mask.slug for mask in MASKS)
 _TEMPLATE = Path(__file__).with_name("replay_template.txt")
 
 
@@ -44,7 +54,50 @@ def write_replay_script(analysis: Analysis) -> bytes:
     script = script.replace("@@REFUSAL_WORDS@@", repr(REFUSALS))
     # The numbers last: text inside them is never searched for a placeholder.
     script = script.replace("@@NAIVE_SOURCE@@", naive.strip())
+    assert analysis.report.workload is not None, "Exporter.write asks first"
+    script = script.replace("@@MASK_SOURCE@@", write_mask_source(analysis.report.workload))
     return script.replace("@@RECORDED@@", _json_literal(_recorded(analysis.report))).encode("utf-8")
+
+
+def write_mask_source(workload: Workload) -> str:
+    """Python that defines ``build_mask_mod`` and ``build_mask_bias`` of the workload's mask, with all they call.
+
+    Either is None where the mask has no predicate or adds nothing.
+    """
+    mask = mask_of(workload)
+    parts: dict[str, str] = {}
+    names = {}
+    for name, builder in (("build_mask_mod", mask.build_mod), ("build_mask_bias", mask.build_bias)):
+        names[name] = None if builder(workload) is None else builder.__name__
+        if names[name] is not None:
+            parts |= _sources(builder)
+    constants = [part for part in parts.values() if "\n" not in part]
+    functions = [f"\n\n{part}" for part in parts.values() if "\n" in part]
+    chosen = [f"{name} = {builder}" for name, builder in names.items()]
+    return "\n".join([*constants, *functions, *(["\n"] if functions else []), *chosen]).strip()
+
+
+def _sources(function: Callable[..., Any]) -> dict[str, str]:
+    """Name to source of ``function`` and of the functions and constants of its module, or imported there, it reads."""
+    assert isinstance(function, FunctionType)
+    parts: dict[str, str] = {}
+    for name in sorted(_names(function.__code__)):
+        value = function.__globals__.get(name)
+        if isinstance(value, FunctionType):
+            parts |= _sources(value)
+        elif inspect.isbuiltin(value):  # such as math.gcd
+            parts[name] = f"from {value.__module__} import {name}"
+        elif isinstance(value, str | int | float):
+            parts[name] = f"{name} = {value!r}"
+    return parts | {function.__name__: inspect.getsource(function).strip()}
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Every global name that the code reads, and attribute names with them; nested functions included."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
 def _recorded(report: Report) -> dict[str, Any]:
@@ -59,7 +112,10 @@ def _recorded(report: Report) -> dict[str, Any]:
         | {
             "value_dim": workload.value_dim,
             "softmax_scale": workload.softmax_scale,
+            "presented_kv_heads": workload.presented_kv_heads,
+            "compile_mode": find(workload.backend, BACKENDS, field="backend").compile_mode,
             "mask_passed_as": mask_passed_as(workload),
+            "mask_parameters": workload.mask.parameters,
         },
         "machine": {
             "device": machine.device,
@@ -87,11 +143,13 @@ def _delta_numbers(delta: Delta) -> dict[str, Any]:
 
 
 def mask_passed_as(workload: Workload) -> str:
-    """How the mask reaches the call: none, is_causal, bool or additive."""
-    form = mask_of(workload).resolve_form(workload)
+    """How the mask reaches the call: none, predicate, is_causal, bool, additive or additive_float32."""
+    form, backend = mask_of(workload).resolve_form(workload), find(workload.backend, BACKENDS, field="backend")
     if form is None:
         return "none"
-    if form is MaskForm.IS_CAUSAL and find(workload.backend, BACKENDS, field="backend").takes_dense_mask:
+    if backend.builds_mask:
+        return "predicate"
+    if form is MaskForm.IS_CAUSAL and backend.takes_dense_mask:
         return "bool"
     return form.value
 
@@ -128,6 +186,8 @@ def _needs(analysis: Analysis) -> str | None:
         return f"replay.py cannot run backend {report.workload.backend} with torch alone."
     if report.workload.mask.name not in REPLAYED_MASKS:
         return f"replay.py cannot rebuild mask {report.workload.mask.name} with torch alone."
+    if _refusal(report) is not None and not find(report.workload.backend, BACKENDS, field="backend").is_probed:
+        return f"{report.workload.backend} was turned down by its rule and never called, so torch has said nothing."
     if _output_delta(report) is None and _refusal(report) is None:
         return "The run ended before its output was checked, so there are no numbers to compare with."
     return None

@@ -12,6 +12,7 @@ from profiling.headline import BASIS_WORDS, VERDICT_WORDS, build_headline
 from profiling.machine import describe_environment, describe_machine
 from profiling.report import Analysis
 from profiling.report_schema import Report, RuleVerdict
+from profiling.unlocks import describe_unlocks
 from profiling.workload_flags import write_command
 
 # A section is its heading and its text; an empty text leaves it out.
@@ -86,11 +87,11 @@ def _backends(report: Report) -> str:
                 VERDICT_WORDS[decision.verdict],
                 escape(decision.reason),
                 BASIS_WORDS[decision.basis],
-                ", ".join(code(change) for change in decision.unlocked_by),
+                ", or ".join(code(change) for change in decision.unlocked_by) or describe_unlocks(decision),
             )
             for decision in report.decisions
         ]
-        parts.append(table(("backend", "verdict", "reason", "known by", "unlocked by"), rows))
+        parts.append(table(("backend", "verdict", "reason", "known by", "change one thing"), rows))
     for decision in report.decisions:
         if decision.raw_message:
             parts += [f"PyTorch about {code(decision.backend)}:", code_block(decision.raw_message)]

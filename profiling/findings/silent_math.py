@@ -59,7 +59,7 @@ def _price(report: Report) -> str:
 def _advice(refused: list[Decision]) -> str:
     changes = [f"{change} (unlocks {decision.backend})" for decision in refused for change in decision.unlocked_by]
     if changes:
-        return f"Change one thing: {changes[0]}; it was tried and runs."
+        return f"Change one thing: {changes[0]}."
     return (
         "Pin a fused backend to read PyTorch's own refusal, then change one of dtype, mask or head_dim and try again."
     )

@@ -107,6 +107,39 @@ def test_live_run_replaces_the_recorded_one_and_scores_the_guess(serve_state, vi
         expect(page.locator(f"#tab-{slug}")).not_to_have_text("")
 
 
+def test_form_shows_the_chosen_masks_parameters_and_its_picture(serve_state, visit) -> None:
+    visitor = visit(serve_state("recorded"))
+    page = visitor.page
+    expect(page.locator("#field-mask_alignment")).to_be_visible()
+    expect(page.locator("#field-mask_window")).to_have_count(0)
+    visitor.choose("field-mask", "sliding_window")
+    window = page.locator("#field-mask_window input, #field-mask_window textarea")
+    expect(page.locator("#form-error")).to_contain_text("mask_window=None is missing")
+    window.fill("0")
+    expect(page.locator("#form-error")).to_contain_text("mask_window=0 is out of range")
+    window.fill("100")
+    expect(page.locator("#form-error")).to_have_text("")
+    expect(page.locator("#mask-picture")).to_contain_text("9.3\u2009% of the pairs allowed")
+    page.locator("#field-seq_len_q input").fill("2048")
+    expect(page.locator("#mask-picture svg")).to_have_count(2)
+    expect(page.locator("#form-error")).to_contain_text("mask_alignment=None")
+    visitor.choose("field-mask_alignment", "upper_left")
+    expect(page.locator("#mask-picture")).to_contain_text("✓ upper_left")
+    expect(page.locator("#mask-picture")).to_contain_text("query rows may attend to nothing")
+    visitor.choose("field-mask", "none")
+    expect(page.locator("#field-mask_window")).to_have_count(0)
+    expect(page.locator("#field-mask_alignment")).to_have_count(0)
+    expect(page.locator("#form-error")).to_have_text("")
+    expect(page.locator("#run")).to_be_enabled()
+    visitor.choose("field-mask", "sliding_window")
+    expect(window).to_have_value("100")
+    visitor.choose("preset", "Padding")
+    lengths = page.locator("#field-mask_lengths input, #field-mask_lengths textarea")
+    expect(lengths).to_have_value("1024,900,777,640,512,300,128,16")
+    expect(page.locator("#mask-picture")).to_contain_text("batch entry 0 is drawn")
+    expect(page.locator("#field-mask_window")).to_have_count(0)
+
+
 def test_refused_backend_shows_its_reason_and_no_number(serve_state, visit) -> None:
     visitor = visit(serve_state("recorded"))
     page = visitor.page

@@ -8,15 +8,15 @@ from profiling import recorder
 from profiling.recording import Progress, Recording, RunRequest
 
 LOSE_CONTEXT, CRASH, HANG = 13, 14, 15
-_real_check_output = recorder.check_output
+_real_check_results = recorder.check_results
 
 
 def record(request: RunRequest) -> Iterator[Progress | Recording]:
-    recorder.check_output = _check_output
+    recorder.check_results = _check_results
     return recorder.record(request)
 
 
-def _check_output(workload, inputs, output):
+def _check_results(workload, inputs, output):
     import torch
 
     if workload.seed == LOSE_CONTEXT:
@@ -26,4 +26,4 @@ def _check_output(workload, inputs, output):
         ctypes.string_at(0)
     if workload.seed == HANG:
         time.sleep(600)
-    return _real_check_output(workload, inputs, output)
+    return _real_check_results(workload, inputs, output)

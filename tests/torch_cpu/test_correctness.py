@@ -5,12 +5,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention.backends import BACKENDS
+from attention.call import build_call
 from attention.inputs import build_inputs, fingerprint
 from attention.lookup import find
 from attention.masks import mask_of
 from attention.reference import build_reference
 from attention.validation import parse_workload
-from profiling.correctness import check_output
+from profiling.correctness import check_output, check_results
 from profiling.environment import build_device_facts, capture_environment
 
 SMALL = {"batch_size": 2, "num_heads": 4, "kv_heads": 2, "seq_len_q": 48, "seq_len_kv": 48, "head_dim": 16}
@@ -256,3 +257,74 @@ def test_where_the_formula_itself_overflows_nothing_is_judged():
     assert delta.within_budget is (False if delta.nan_count + delta.inf_count else None)
     assert delta.budget_basis.startswith("not judged: an independent float16 run of the formula is not finite")
     assert delta.max_abs_error is not None
+
+
+GRADIENT_BACKENDS = ("naive", "naive_inplace", "sdpa_math", "sdpa_flash", "sdpa_auto")
+
+
+def run_backward(workload):
+    inputs = build_inputs(workload, "cpu")
+    with build_call(find(workload.backend, BACKENDS, field="backend"), workload, inputs) as call:
+        return inputs, call()
+
+
+@pytest.mark.parametrize("backend", GRADIENT_BACKENDS)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("form", ["auto", "bool", "additive"])
+def test_gradients_are_within_budget(backend, dtype, form):
+    workload = build(backend=backend, dtype=dtype, mask_form=form, kv_heads=4, direction="forward_backward")
+    deltas = check_results(workload, *run_backward(workload))
+    assert [delta.tensor for delta in deltas] == ["output", "grad_query", "grad_key", "grad_value"]
+    assert all(delta.within_budget for delta in deltas), deltas
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "transposed", "expanded_kv"])
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_gradients_of_every_layout_and_group(layout, kv_heads):
+    workload = build(backend="naive", layout=layout, kv_heads=kv_heads, direction="forward_backward")
+    inputs, results = run_backward(workload)
+    presented = 4 if layout == "expanded_kv" else kv_heads
+    assert results[2].shape == (2, presented, 48, 16)
+    assert all(delta.within_budget for delta in check_results(workload, inputs, results))
+
+
+def test_gradient_reference_is_torchs_own_gradcheck():
+    import torch
+    from torch.autograd import gradcheck
+
+    from attention.reference import build_gradient_reference
+
+    workload = build(dtype="float64", direction="forward_backward", seq_len_q=9, seq_len_kv=9, head_dim=3, batch_size=1)
+    inputs = build_inputs(workload, "cpu")
+    with build_call(find("sdpa_math", BACKENDS, field="backend"), workload, inputs) as call:
+        _, *theirs = call()
+    ours = {name: block.exact for name, block in build_gradient_reference(workload, inputs)}
+    for name, gradient in zip(("grad_query", "grad_key", "grad_value"), theirs, strict=True):
+        torch.testing.assert_close(ours[name], gradient[0], rtol=1e-10, atol=1e-12)
+
+    def formula(query, key, value):
+        from attention.backends.naive import attend, repeat_heads
+
+        masked = torch.ones(9, 9, dtype=torch.bool).triu(1)
+        heads = (repeat_heads(tensor, 4) for tensor in (key, value))
+        return attend(query, *heads, masked=masked, bias=None, scale=workload.softmax_scale, in_place=True)
+
+    assert gradcheck(formula, (inputs.query, inputs.key, inputs.value))
+
+
+@pytest.mark.parametrize("position", [1, 2, 3])
+def test_one_wrong_gradient_element_is_found_and_named(position):
+    workload = build(direction="forward_backward")
+    inputs, results = run_backward(workload)
+    results[position][1, 1, 40, 3] += 0.05
+    deltas = check_results(workload, inputs, results)
+    assert [index for index, delta in enumerate(deltas) if not delta.within_budget] == [position]
+    assert deltas[position].worst_index == (1, 1, 40, 3)
+
+
+def test_rows_that_attend_to_nothing_pass_no_gradient_on():
+    workload = build(backend="sdpa_math", seq_len_q=60, mask_alignment="lower_right", direction="forward_backward")
+    inputs, results = run_backward(workload)
+    deltas = check_results(workload, inputs, results)
+    assert deltas[0].dead_rows == 12 * workload.batch_size
+    assert all(delta.within_budget for delta in deltas[2:]), deltas

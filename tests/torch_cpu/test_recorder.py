@@ -121,7 +121,7 @@ def test_what_cannot_fit_is_refused_with_the_numbers():
 def test_a_backend_that_raises_leaves_a_failure_and_the_next_workload_runs(monkeypatch):
     import profiling.recorder
 
-    real = profiling.recorder.check_output
+    real = profiling.recorder.check_results
     raised = []
 
     def break_once(*arguments):
@@ -130,7 +130,7 @@ def test_a_backend_that_raises_leaves_a_failure_and_the_next_workload_runs(monke
             raise ArithmeticError("broken on purpose")
         return real(*arguments)
 
-    monkeypatch.setattr(profiling.recorder, "check_output", break_once)
+    monkeypatch.setattr(profiling.recorder, "check_results", break_once)
     _, (broken, whole) = run(build(backend="naive"), build(backend="sdpa_math"))
     (failure,) = broken.failures
     assert (failure.stage, failure.kind) == ("correctness", "error")
@@ -189,3 +189,15 @@ def test_the_default_cpu_case_ends_in_seconds():
     assert recording.failures == ()
     # Six times what it takes on two idle cores: a hang or a wrong default shows, a busy machine does not.
     assert time.perf_counter() - began < 30
+
+
+@pytest.mark.parametrize("backend", ["naive", "naive_inplace", "sdpa_flash", "sdpa_math"])
+def test_forward_and_backward(backend):
+    _, (recording,) = run(build(backend=backend, direction="forward_backward"))
+    assert recording.failures == ()
+    assert [delta.tensor for delta in recording.correctness] == ["output", "grad_query", "grad_key", "grad_value"]
+    assert all(delta.within_budget for delta in recording.correctness)
+    report = analyze_recording(recording).report
+    assert report.observed_backend.family in ("naive", "naive_inplace", "flash", "math")
+    names = {operator.name for operator in report.operators}
+    assert any("backward" in name for name in names)

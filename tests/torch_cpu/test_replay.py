@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from attention.workload import DType, MaskForm, MaskSpec, Workload
-from profiling.export.replay_script import EXPORTER
+from attention.workload import DType, Layout, MaskForm, MaskSpec, Workload
+from profiling.export.replay_script import EXPORTER, REPLAYED_MASKS
 from profiling.recorder import record
 from profiling.recording import Recording, RunRequest
 from profiling.report import Analysis, analyze_recording
@@ -30,6 +30,16 @@ SMALL = Workload(
 )
 LOWER_RIGHT = MaskSpec(name="causal", parameters={"alignment": "lower_right"})
 UPPER_LEFT = MaskSpec(name="causal", parameters={"alignment": "upper_left"})
+MASKS_OF_48 = (
+    MaskSpec(name="sliding_window", parameters={"window": 9}),
+    MaskSpec(name="prefix_lm", parameters={"prefix_length": 7}),
+    MaskSpec(name="document", parameters={"lengths": "20,3,25"}),
+    MaskSpec(name="padding", parameters={"lengths": "11,48"}),
+    MaskSpec(name="padding", parameters={"lengths": "0,30", "side": "left"}),
+    MaskSpec(name="alibi"),
+    MaskSpec(name="random", parameters={"density": 0.2, "seed": 5}),
+    MaskSpec(name="dead_rows", parameters={"count": 6}),
+)
 
 
 def record_here(workload: Workload) -> Analysis:
@@ -139,8 +149,18 @@ def test_a_device_that_is_not_here_is_said_in_one_line(recorded: Analysis, tmp_p
         # More query rows than keys, counted from the lower right: the first rows may attend to nothing.
         replace(SMALL, backend="naive", seq_len_kv=16, mask=LOWER_RIGHT),
         replace(SMALL, backend="sdpa_math", seq_len_kv=16, mask=LOWER_RIGHT),
+        *(replace(SMALL, backend=backend, mask=mask) for backend in ("naive", "sdpa_math") for mask in MASKS_OF_48),
+        replace(SMALL, mask=MaskSpec(name="alibi", parameters={}), dtype=DType.BFLOAT16),
+        replace(SMALL, backend="naive", mask=MaskSpec(name="alibi", form=MaskForm.ADDITIVE_FLOAT32)),
+        replace(SMALL, num_heads=6, kv_heads=6, mask=MaskSpec(name="alibi")),
+        replace(SMALL, mask=MaskSpec(name="sliding_window", parameters={"window": 9}, form=MaskForm.ADDITIVE)),
+        replace(SMALL, seq_len_kv=80, mask=MaskSpec(name="alibi", parameters={"alignment": "lower_right"})),
+        *(replace(SMALL, kv_heads=heads, layout=layout) for heads in (1, 2, 4) for layout in Layout),
+        replace(SMALL, backend="sdpa_math", head_dim_v=24),
     ],
-    ids=lambda workload: f"{workload.backend}-{workload.describe()}-{workload.mask.form}".replace(" ", "-"),
+    ids=lambda workload: f"{workload.backend}-{workload.describe()}-{workload.mask.form}-{workload.layout}".replace(
+        " ", "-"
+    ),
 )
 def test_a_replay_computes_what_the_app_computes(
     workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -148,6 +168,24 @@ def test_a_replay_computes_what_the_app_computes(
     code, output = replay_here(script_of(record_here(workload)), tmp_path, monkeypatch, capsys)
     assert code == 0, output
     assert "FAIL" not in output
+
+
+def test_every_mask_is_replayed() -> None:
+    assert set(REPLAYED_MASKS) == {"none", "causal", *(mask.name for mask in MASKS_OF_48)}
+
+
+def test_a_replay_with_another_mask_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for mask in MASKS_OF_48:
+        if mask.name == "dead_rows":
+            continue  # its live rows see every key, as without a mask
+        analysis = record_here(replace(SMALL, backend="sdpa_math", mask=mask))
+        assert analysis.report.workload is not None
+        analysis = change(analysis, workload=replace(analysis.report.workload, mask=MaskSpec(name="none")))
+        code, output = replay_here(script_of(analysis), tmp_path, monkeypatch, capsys)
+        assert code == 1, mask
+        assert "FAIL  float64 reference is the recorded one" in output
 
 
 def change(recorded: Analysis, **changes: Any) -> Analysis:

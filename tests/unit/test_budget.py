@@ -26,7 +26,10 @@ SIX = tuple(
 
 workloads = st.builds(
     Workload,
-    backend=st.sampled_from([workload.backend for workload in SIX] + ["sdpa_auto", "a_backend_without_an_allowance"]),
+    backend=st.sampled_from(
+        [workload.backend for workload in SIX]
+        + ["sdpa_auto", "flex", "compiled_naive", "a_backend_without_an_allowance"]
+    ),
     batch_size=st.integers(1, 64),
     num_heads=st.sampled_from([1, 8, 32]),
     kv_heads=st.just(1),
@@ -92,3 +95,11 @@ def test_zero_gpu_gets_whole_seconds_that_cover_a_cold_start_and_spare_the_quota
 def test_a_hopeless_request_stays_a_duration_that_the_scheduler_can_refuse() -> None:
     huge = Workload(batch_size=65_536, num_heads=1024, kv_heads=1024, seq_len_q=1_048_576, seq_len_kv=1_048_576)
     assert zero_gpu_duration(RunRequest(workloads=(huge,))) == ZERO_GPU_LONGEST_S
+
+
+@pytest.mark.parametrize("machine", [H200, TWO_CORES])
+def test_compiling_is_added_to_the_first_call(machine: Environment) -> None:
+    eager = estimate_gpu_seconds([Workload(backend="naive")], machine)
+    compiled = estimate_gpu_seconds([Workload(backend="compiled_naive")], machine)
+    tuned = estimate_gpu_seconds([Workload(backend="compiled_naive_max_autotune")], machine)
+    assert eager + 1 < compiled < tuned

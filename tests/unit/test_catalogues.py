@@ -14,8 +14,8 @@ from tests.unit.source_tree import MODULES, parse
 
 # Catalogue -> the files beside its entries that define what an entry is, or serve all of them.
 CATALOGUES = {
-    "attention.masks.MASKS": {"mask"},
-    "attention.backends.BACKENDS": {"backend", "decision"},
+    "attention.masks.MASKS": {"mask", "parameters"},
+    "attention.backends.BACKENDS": {"backend", "decision", "sdpa_rules"},
     "profiling.findings.RULES": {"rule"},
     "profiling.export.EXPORTERS": {"exporter", "markdown", "markdown_measurements"},
     "ui.panels.PANELS": {"panel"},

@@ -56,8 +56,8 @@ def test_without_flags_the_devices_own_default_runs(device: str, cpu: FakeMachin
 def test_flags_reach_the_workload(cpu: FakeMachine) -> None:
     line = (
         "run --backend naive --batch-size 2 --num-heads 8 --kv-heads 4 --seq-len-q 16 --seq-len-kv 32 --head-dim 8 "
-        "--dtype float16 --mask causal --mask-form bool --mask-alignment lower_right --direction forward --scale 0.5 "
-        "--seed 3 --steps 5"
+        "--head-dim-v 24 --dtype float16 --mask sliding_window --mask-form bool --mask-alignment lower_right "
+        "--mask-window 4 --direction forward --layout transposed --scale 0.5 --seed 3 --steps 5"
     )
     assert main(line.split(), record=cpu) == 0
     assert flatten_workload(cpu.ran) == {
@@ -68,11 +68,20 @@ def test_flags_reach_the_workload(cpu: FakeMachine) -> None:
         "seq_len_q": 16,
         "seq_len_kv": 32,
         "head_dim": 8,
+        "head_dim_v": 24,
         "dtype": "float16",
-        "mask": "causal",
+        "mask": "sliding_window",
         "mask_form": "bool",
         "mask_alignment": "lower_right",
+        "mask_window": 4,
+        "mask_prefix_length": None,
+        "mask_lengths": None,
+        "mask_side": None,
+        "mask_density": None,
+        "mask_seed": None,
+        "mask_count": None,
         "direction": "forward",
+        "layout": "transposed",
         "scale": 0.5,
         "seed": 3,
     }

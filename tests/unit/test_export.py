@@ -7,9 +7,13 @@ import importlib
 import io
 import json
 import pkgutil
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,12 +21,12 @@ from hypothesis import strategies as st
 
 import profiling.export
 from attention.backends import BACKENDS
-from attention.masks import MASKS
-from attention.workload import MaskForm, MaskSpec, Workload
+from attention.masks import MASKS, mask_of
+from attention.workload import MaskForm, MaskSpec, Scalar, Workload
 from profiling.export import EXPORTERS
 from profiling.export.exporter import Exporter
 from profiling.export.kernels_csv import COLUMNS
-from profiling.export.replay_script import REPLAYED_BACKENDS, REPLAYED_MASKS, mask_passed_as
+from profiling.export.replay_script import REPLAYED_BACKENDS, REPLAYED_MASKS, mask_passed_as, write_mask_source
 from profiling.recording import Failure, Recording, parse_recording
 from profiling.report import Analysis, analyze_recording
 from profiling.report_schema import KernelSummary, parse_report
@@ -198,7 +202,8 @@ def test_the_replay_imports_torch_and_the_standard_library_alone(flash: Analysis
     tree = ast.parse(written(flash, "replay_script").decode())
     imported = {alias.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
     imported |= {str(n.module).split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
-    assert imported == {"argparse", "contextlib", "json", "platform", "statistics", "sys", "time", "torch", "warnings"}
+    assert imported - {"torch", "__future__"} <= sys.stdlib_module_names
+    assert "torch" in imported
 
 
 def test_the_replay_holds_no_placeholder_and_the_stored_numbers(flash: Analysis) -> None:
@@ -270,6 +275,36 @@ def test_a_refused_run_can_be_replayed_without_numbers(flash: Analysis) -> None:
 )
 def test_how_the_mask_is_passed(backend: str, name: str, form: MaskForm, passed_as: str) -> None:
     assert mask_passed_as(Workload(backend=backend, mask=MaskSpec(name=name, form=form))) == passed_as
+
+
+MASK_PARAMETERS: dict[str, dict[str, Scalar]] = {
+    "sliding_window": {"window": 3, "alignment": "lower_right"},
+    "prefix_lm": {"prefix_length": 2},
+    "document": {"lengths": "3,6"},
+    "padding": {"lengths": "9,4", "side": "left"},
+    "random": {"density": 0.4, "seed": 9},
+    "dead_rows": {"count": 2},
+}
+
+
+@pytest.mark.parametrize("name", REPLAYED_MASKS)
+def test_the_replays_mask_is_the_apps(name: str) -> None:
+    spec = MaskSpec(name=name, parameters=MASK_PARAMETERS.get(name, {}))
+    workload = Workload(mask=spec, batch_size=2, num_heads=6, kv_heads=6, seq_len_q=9, seq_len_kv=9)
+    namespace: dict[str, Any] = {}
+    exec("from __future__ import annotations\n" + write_mask_source(workload), namespace)
+    stand_in = SimpleNamespace(
+        mask=SimpleNamespace(parameters=spec.parameters), batch_size=2, num_heads=6, seq_len_q=9, seq_len_kv=9
+    )
+    mask = mask_of(workload)
+    for app, script in (
+        (mask.build_mod(workload), namespace["build_mask_mod"]),
+        (mask.build_bias(workload), namespace["build_mask_bias"]),
+    ):
+        assert (app is None) == (script is None)
+        if app is not None:
+            pairs = list(product(range(2), range(6), range(9), range(9)))
+            assert [app(*pair) for pair in pairs] == [script(stand_in)(*pair) for pair in pairs]
 
 
 def test_an_exporter_that_needs_nothing_always_writes() -> None:

@@ -120,6 +120,71 @@ def test_operator_and_kernel_of_different_families_are_unknown() -> None:
     assert build_observed_backend(trace).confidence == "unknown"
 
 
+SOFTMAX = "triton_per_fused__softmax_masked_fill_mul_0"
+
+
+@pytest.mark.parametrize("softmax", [SOFTMAX, "triton_red_fused_mul_prepare_softmax_online_1"])
+def test_a_compiled_formula_is_known_by_its_generated_softmax(softmax: str) -> None:
+    names = ("Torch-Compiled Region: 0/0", "aten::bmm", softmax, "aten::bmm")
+    trace = Trace(
+        operators=tuple(operator(i, name) for i, name in enumerate(names)),
+        device_items=(kernel(0, "nvjet_tst_128x64"), kernel(1, softmax), kernel(2, "nvjet_tst_64x64")),
+    )
+    observed = build_observed_backend(trace)
+    assert (observed.family, observed.confidence) == ("compiled_naive", "proven")
+    assert any(text.startswith(f"operator {softmax}") for text in observed.evidence)
+
+
+def test_a_generated_kernel_without_a_softmax_proves_nothing() -> None:
+    names = ("Torch-Compiled Region: 0/0", "triton_poi_fused_mul_0", "graph_0_cpp_fused_mul_0")
+    observed = build_observed_backend(Trace(operators=tuple(operator(i, name) for i, name in enumerate(names))))
+    assert observed.family == "unknown"
+
+
+def test_compiled_code_of_a_cpu_is_named_by_its_operators_alone() -> None:
+    names = ("aten::bmm", "graph_0_cpp_fused__softmax_masked_fill_mul_view_0", "aten::bmm")
+    observed = build_observed_backend(Trace(operators=tuple(operator(i, name) for i, name in enumerate(names))))
+    assert (observed.family, observed.confidence) == ("compiled_naive", "proven")
+
+
+def test_the_nameless_flex_kernel_of_a_cpu_is_only_likely() -> None:
+    observed = build_observed_backend(Trace(operators=(operator(0, "graph_0_kernel"),)))
+    assert (observed.family, observed.confidence) == ("flex", "likely")
+    assert "no name of its own" in observed.evidence[-1]
+
+
+def test_eager_flex_is_told_from_naive_by_the_logarithm_it_gives_back() -> None:
+    names = ("aten::bmm", "aten::logsumexp", "aten::masked_fill_", "aten::_safe_softmax", "aten::softmax", "aten::bmm")
+    observed = build_observed_backend(Trace(operators=tuple(operator(i, name) for i, name in enumerate(names))))
+    assert (observed.family, observed.confidence) == ("flex_eager", "proven")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "family"),
+    [
+        (("void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits>",), "flash"),
+        (("cudnn_generated_fort_native_sdpa_sm90_flash_fprop",), "cudnn"),
+        (("sgemm", "softmax_warp_forward", "isneginf_kernel_impl", "sgemm"), "math"),
+        (("nvjet_tst_128x64", SOFTMAX, "nvjet_tst_64x64"), "compiled_naive"),
+    ],
+)
+def test_a_replayed_graph_is_proven_by_its_launch_and_its_kernels(kernels: tuple[str, ...], family: str) -> None:
+    trace = Trace(
+        launches=(replace(launch(0), name="cudaGraphLaunch"),),
+        device_items=tuple(kernel(index, name) for index, name in enumerate(kernels)),
+    )
+    observed = build_observed_backend(trace)
+    assert (observed.family, observed.confidence) == (family, "proven")
+    assert "launch cudaGraphLaunch (1 call)" in observed.evidence
+
+
+def test_a_replayed_softmax_alone_is_no_family() -> None:
+    trace = Trace(
+        launches=(replace(launch(0), name="cudaGraphLaunch"),), device_items=(kernel(0, "softmax_warp_forward"),)
+    )
+    assert build_observed_backend(trace).family == "unknown"
+
+
 @given(st.lists(st.sampled_from(["aten::add", "aten::mm", "aten::linear", "aten::softmax"]), max_size=6))
 def test_operators_that_are_no_attention_prove_nothing(names: list[str]) -> None:
     observed = build_observed_backend(Trace(operators=tuple(operator(i, name) for i, name in enumerate(names))))

@@ -20,12 +20,15 @@ ALLOWED_PACKAGES = {
 # Modules that may import torch. Everything else must work on a machine without it.
 TORCH_MODULES = {
     "attention.inputs",
+    "attention.call",
     "attention.tensors",
     "attention.reference",
     "profiling.recorder",
     "profiling.eligibility",
     "profiling.failures",
     "profiling.timing",
+    "profiling.memory",
+    "profiling.compilation",
     "profiling.correctness",
     "profiling.environment",
 }

@@ -3,29 +3,35 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import gradio as gr
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from attention.masks import MASKS, mask_of
-from attention.validation import WORKLOAD_FIELDS, default_fields, parse_workload
+from attention.masks import MASKS, density, mask_of
+from attention.validation import MASK_PARAMETER_FIELDS, WORKLOAD_FIELDS, default_fields, parse_workload
 from attention.workload import InvalidWorkload, Workload
 from profiling.environment import build_device_facts
+from profiling.format import format_share
 from profiling.recording import Environment, Progress, Recording, RunRequest, write_recording
 from profiling.report import analyze_file
 from tests.conftest import CPU_ENVIRONMENT, H200_ENVIRONMENT, build_sample
 from ui import build_app, launch_options
+from ui.components.mask_picture import sample_mask
 from ui.gallery import read_gallery
 from ui.guess import parse_guess
 from ui.live_run import run_live
 from ui.machine_facts import KnownMachine
+from ui.markup import Markup
 from ui.panels.downloads import write_files
 from ui.presets import PRESETS
-from ui.workload_form import build_notes, control_values, read_controls
+from ui.workload_form import build_notes, control_values, create_controls, read_controls, show_parameters
 
 ROOT = Path(__file__).parents[2]
+MASK_FIELDS = {field.name for field in MASK_PARAMETER_FIELDS.values()}
 
 
 def never_run(request: RunRequest) -> Iterator[Progress | Recording]:
@@ -152,6 +158,9 @@ def test_controls_read_back_the_same_workload() -> None:
         ("seq_len_q", None, "seq_len_q='' is empty"),
         ("scale", "wide", "scale='wide' is not a number"),
         ("mask", "cauzal", "did you mean causal"),
+        ("mask", "sliding_window", "mask_window=None is missing"),
+        ("head_dim_v", "wide", "head_dim_v='wide' is not a whole number"),
+        ("layout", "diagonal", "layout='diagonal' is not known"),
     ],
 )
 def test_wrong_value_gets_its_message(field: str, value: object, part: str) -> None:
@@ -177,13 +186,97 @@ def test_notes_show_each_backends_eligibility_once_the_machine_is_known() -> Non
     assert "needs a CUDA device" in build_notes(fields, CPU_ENVIRONMENT).chips
 
 
+# What each mask needs on 16 queries and 16 keys, where a cell of the picture is one pair.
+NEEDED: dict[str, dict[str, str | int | float | None]] = {
+    "sliding_window": {"mask_window": 5},
+    "prefix_lm": {"mask_prefix_length": 3},
+    "document": {"mask_lengths": "4,7,5"},
+    "padding": {"mask_lengths": "11"},
+    "random": {"mask_density": 0.4},
+    "dead_rows": {"mask_count": 3},
+}
+
+
+def note_picture(changes: Mapping[str, object]) -> Markup:
+    picture = build_notes(control_values(default_fields("cuda") | changes), None).picture
+    assert picture is not None
+    return picture
+
+
 @pytest.mark.parametrize("mask", [mask.slug for mask in MASKS])
 def test_picture_shows_the_masks_own_predicate(mask: str) -> None:
-    picture = build_notes(control_values(default_fields("cuda") | {"mask": mask}), None).picture
-    assert picture is not None
-    drawn = parse_workload(default_fields("cuda") | {"mask": mask, "batch_size": 1, "seq_len_q": 8, "seq_len_kv": 8})
-    assert picture.count("mask-allowed") == mask_of(drawn).count_allowed(drawn)
-    assert picture.count("mask-allowed") + picture.count("mask-blocked") == 64
+    fields = {"mask": mask, "seq_len_q": 16, "seq_len_kv": 16} | NEEDED.get(mask, {})
+    picture = note_picture(fields)
+    drawn = parse_workload(default_fields("cuda") | fields)
+    assert picture.count("mask-allowed") * drawn.batch_size == mask_of(drawn).count_allowed(drawn)
+    assert picture.count("mask-allowed") + picture.count("mask-blocked") == 256
+    assert format_share(density(drawn)) in picture
+    assert "fill-opacity" not in picture
+
+
+def test_a_long_masks_cells_are_as_full_as_their_part_of_it() -> None:
+    shares = sample_mask(parse_workload({"mask": "causal", "seq_len_q": 4096, "seq_len_kv": 4096}))
+    for row, line in enumerate(shares):
+        assert line == (1.0,) * row + (pytest.approx(6 / 9),) + (0.0,) * (15 - row)
+    assert note_picture({}).count("fill-opacity") == 16
+    window = sample_mask(parse_workload({"mask": "sliding_window", "mask_window": 1}))
+    assert [sum(map(bool, line)) for line in window] == [1] * 16  # even a diagonal stays visible
+
+
+@given(st.integers(1, 300), st.integers(1, 300))
+def test_a_picture_has_a_cell_for_every_part(rows: int, keys: int) -> None:
+    shares = sample_mask(parse_workload({"mask": "none", "seq_len_q": rows, "seq_len_kv": keys}))
+    assert (len(shares), len(shares[0])) == (min(16, rows), min(16, keys))
+    assert {share for line in shares for share in line} == {1.0}
+
+
+@pytest.mark.parametrize("mask", ["causal", "sliding_window", "prefix_lm", "alibi"])
+@pytest.mark.parametrize("chosen", ["upper_left", "lower_right", None])
+def test_both_corners_are_drawn_where_the_lengths_differ(mask: str, chosen: str | None) -> None:
+    fields = {"mask": mask, "seq_len_q": 20, "seq_len_kv": 12, "mask_alignment": chosen} | NEEDED.get(mask, {})
+    picture = note_picture(fields)
+    assert picture.count("<svg") == 2
+    assert picture.count("✓") == (chosen is not None)
+    assert chosen is None or f"✓ {chosen}" in picture
+    for corner in ("upper_left", "lower_right"):
+        drawn = parse_workload(default_fields("cuda") | fields | {"mask_alignment": corner})
+        assert format_share(density(drawn)) in picture
+        dead = mask_of(drawn).count_dead_rows(drawn)
+        assert not dead or f"{dead} of 160 query rows may attend to nothing" in picture
+
+
+def test_dead_rows_are_told_before_the_run() -> None:
+    assert "no query rows may attend to nothing" in note_picture({})
+    assert "192 of 8192 query rows" in note_picture({"mask": "dead_rows", "mask_count": 24}).replace(",", "")
+    assert "batch entry 0 is drawn" in note_picture({"mask": "padding", "mask_lengths": "7"})
+
+
+@pytest.mark.parametrize("mask", [mask.slug for mask in MASKS])
+def test_form_shows_the_chosen_masks_parameters_alone(mask: str) -> None:
+    own = {f"mask_{parameter.name}" for parameter in next(entry for entry in MASKS if entry.slug == mask).parameters}
+    with gr.Blocks():
+        controls = create_controls(default_fields("cuda") | {"mask": mask})
+    parameters = [field.name for field in WORKLOAD_FIELDS if field.name in MASK_FIELDS]
+    assert {name for name in parameters if controls.by_field[name].visible} == own
+    row, *updates = show_parameters(control_values(default_fields("cuda") | {"mask": mask}))
+    assert row["visible"] is controls.parameter_row.visible is bool(own)
+    shown = [component.elem_id for component in controls.of_parameters[1:]]
+    assert {name for name, update in zip(shown, updates, strict=True) if update["visible"]} == {
+        f"field-{name}" for name in own
+    }
+
+
+def test_a_hidden_parameter_is_no_part_of_the_experiment() -> None:
+    values = control_values(default_fields("cuda") | {"mask": "causal", "mask_window": 7, "mask_density": "wide"})
+    assert parse_workload(read_controls(values)) == parse_workload(default_fields("cuda"))
+    values = control_values(default_fields("cuda") | {"mask": "sliding_window", "mask_window": 7})
+    assert parse_workload(read_controls(values)).mask.parameters == {"window": 7}
+
+
+def test_form_holds_layout_and_value_head_dim() -> None:
+    values = control_values(default_fields("cuda") | {"layout": "transposed", "head_dim_v": "32"})
+    workload = parse_workload(read_controls(values))
+    assert (workload.layout, workload.value_dim) == ("transposed", 32)
 
 
 @pytest.mark.parametrize(("typed", "guess"), [("", None), (None, None), (" 5 ", 5), ("0", 0)])

@@ -56,7 +56,7 @@ def _render_failure(failure: Failure, backend: str | None, decision: Decision | 
             element("pre", raw, class_="raw"),
         ]
     for change in decision.unlocked_by if refused and decision else ():
-        body.append(element("p", f"Change one thing (tried, it runs): {change}"))
+        body.append(element("p", f"Change one thing: {change}"))
     if failure.hint:
         body.append(element("p", f"→ {failure.hint}"))
     if refused:

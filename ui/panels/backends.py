@@ -4,6 +4,7 @@ from attention.backends import BACKENDS, Decision
 from profiling.format import NOT_RECORDED
 from profiling.headline import BASIS_WORDS, VERDICT_MARKS, VERDICT_WORDS
 from profiling.report_schema import Report
+from profiling.unlocks import describe_unlocks
 from ui.components.facts import render_facts
 from ui.components.table import Cell, Column, Row, render_table, words
 from ui.markup import Markup, element
@@ -15,7 +16,7 @@ COLUMNS = (
     Column(title="backend"),
     Column(title="verdict"),
     Column(title="reason"),
-    Column(title="one change that unlocks it", help="single changes that were tried and ran"),
+    Column(title="one change that unlocks it", help="single changes that were tried alone on this device and ran"),
     Column(title="known by"),
 )
 
@@ -34,7 +35,8 @@ def render(view: RunView) -> Markup:
         element(
             "p",
             "Known by trial: PyTorch was asked for this backend alone, on this device. Known by rule: from the shape, "
-            "the dtype and the device.",
+            "the dtype and the device. A change that unlocks a backend keeps the question: the keys that a query may "
+            "attend to and the softmax scale stay as they are.",
             class_="quiet",
         ),
         render_table(
@@ -74,9 +76,16 @@ def _cells(decision: Decision) -> tuple[Cell, ...]:
         Cell(content=element("code", decision.backend, title=titles.get(decision.backend)), sort_key=decision.backend),
         Cell(content=element("span", verdict, class_=f"nowrap {tone}"), sort_key=verdict),
         words(decision.reason or NOT_RECORDED),
-        words("; ".join(decision.unlocked_by) or "–"),
+        Cell(content=_render_unlocks(decision), sort_key="; ".join(decision.unlocked_by) or None),
         words(BASIS_WORDS[decision.basis]),
     )
+
+
+def _render_unlocks(decision: Decision) -> Markup | str:
+    if not decision.unlocked_by:
+        return describe_unlocks(decision) or "–"
+    changes = [element("div", change) for change in decision.unlocked_by]
+    return element("div", element("div", "Change one thing:", class_="quiet"), *changes)
 
 
 def _render_messages(decisions: tuple[Decision, ...]) -> Markup | None:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import gradio as gr
 
+from profiling.compilation import describe_compilation
 from profiling.format import NOT_RECORDED, format_count, format_duration, format_spread
 from profiling.recording import Latency, Samples
 from profiling.report_schema import LatencySummary, Report
@@ -107,6 +108,7 @@ def _render_tables(report: Report) -> Markup:
             f"First call, timed apart: {format_duration(latency.first_call_ns)}. In a process that is warm already "
             "it pays for this workload's own set-up alone.",
         ),
+        _render_compilation(report),
         _render_ledger(report),
         class_="att",
     )
@@ -127,6 +129,18 @@ def _row(title: str, summary: LatencySummary | None) -> Row:
             number(format_count(summary.count), summary.count),
             words(method),
         )
+    )
+
+
+def _render_compilation(report: Report) -> Markup:
+    compilation = report.compilation
+    if compilation is None:
+        return Markup("")
+    return element(
+        "div",
+        element("h3", "What torch.compile did"),
+        render_facts(describe_compilation(compilation)),
+        element("p", f"{compilation.method[:1].upper()}{compilation.method[1:]}.", class_="quiet"),
     )
 
 

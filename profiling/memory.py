@@ -1,0 +1,45 @@
+"""Device memory of one call: what it held at its peak, and what it allocated besides its result."""
+
+from collections.abc import Callable
+from typing import Literal
+
+from attention.cost import output_bytes
+from attention.tensors import Inputs
+from attention.workload import Workload
+from profiling.recording import Memory
+
+
+class MemoryGauge:
+    """Made before a run's first call; only then is it known what a graph's own memory took."""
+
+    def __init__(self, device: Literal["cpu", "cuda"]) -> None:
+        self.device = device
+        self.before = self._restart()
+
+    def measure(self, workload: Workload, inputs: Inputs, call: Callable[[], object], *, holds_graph: bool) -> Memory:
+        """Bytes of one un-profiled call.
+
+        With ``holds_graph`` the call allocates nothing: its graph's memory was taken when it was captured, so that
+        the growth since before the first call counts.
+        """
+        result, held = output_bytes(workload), inputs.total_bytes
+        peak = materialized = None
+        if self.device == "cuda":
+            import torch
+
+            before = self.before if holds_graph else self._restart()
+            output = call()
+            torch.cuda.synchronize()
+            grown = torch.cuda.max_memory_allocated() - before
+            del output
+            peak, materialized = held + grown, max(0, grown - result)
+        return Memory(peak_bytes=peak, inputs_bytes=held, output_bytes=result, materialized_bytes=materialized)
+
+    def _restart(self) -> int:
+        """Bytes allocated now; peaks are counted from here on."""
+        if self.device == "cpu":
+            return 0
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated()
