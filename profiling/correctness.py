@@ -2,8 +2,9 @@
 
 Budget: an independent run of the same formula in the workload's dtype, operator by operator, loses some
 accuracy against float64. A backend may lose twice that, plus the output's rounding (the dtype's epsilon times the
-largest reference element) and the sum's (the accumulator's epsilon times the largest summed element, since a sum in
-another order may differ by that where its terms cancel). For float64, where the reference has the same type, the
+largest reference element) and the sum's (twice the accumulator's epsilon times the largest summed element, since a
+sum in another order may differ by that where its terms cancel; gradients are allowed three times the naive error and
+twice the sum's). For float64, where the reference has the same type, the
 run is made in float32 and its error scaled by the ratio of the types' epsilons. "Fused error at most twice the
 naive error" is flash-attention's own test.
 
@@ -31,6 +32,8 @@ NAIVE_GRADIENT_FACTOR = 3  # flash-attention's own test allows gradients this mu
 BAND_ROWS = 128
 # Fewer elements than this and the naive run's error in them is luck: they are judged with the whole tensor alone.
 LEAST_BAND_ELEMENTS = 4096
+# The weight and the sum each round once in the accumulator; a gradient goes through as many again.
+ACCUMULATOR_ROUNDINGS = 2
 REFERENCE_SAMPLES = 16
 REFERENCE_NAME = "float64 attention on the same rounded inputs, in blocks of query rows"
 
@@ -178,8 +181,7 @@ def check_gradients(workload: Workload, inputs: Inputs, gradients: "tuple[torch.
     measured = dict(zip(("grad_query", "grad_key", "grad_value"), gradients, strict=True))
     # Each element sums products with an element of grad_output; its size stands for the terms that may cancel.
     accumulators = {
-        name: _Accumulator(replace(_rounding(tensor, inputs.grad_output), naive_factor=NAIVE_GRADIENT_FACTOR))
-        for name, tensor in measured.items()
+        name: _Accumulator(_gradient_rounding(tensor, inputs.grad_output)) for name, tensor in measured.items()
     }
     wanted = {name: _sample_indices(tuple(tensor.shape)) for name, tensor in measured.items()}
     samples: dict[str, list[ReferenceSample]] = {name: [] for name in measured}
@@ -222,7 +224,13 @@ def _rounding(result: "torch.Tensor", summed: "torch.Tensor") -> _Rounding:
     # Half precision is summed in float32, by every kernel here.
     accumulator = torch.float64 if result.dtype == torch.float64 else torch.float32
     largest = float(summed.detach().abs().max())
-    return _Rounding(epsilon=torch.finfo(result.dtype).eps, of_the_sum=torch.finfo(accumulator).eps * largest)
+    of_the_sum = torch.finfo(accumulator).eps * largest * ACCUMULATOR_ROUNDINGS
+    return _Rounding(epsilon=torch.finfo(result.dtype).eps, of_the_sum=of_the_sum)
+
+
+def _gradient_rounding(gradient: "torch.Tensor", grad_output: "torch.Tensor") -> _Rounding:
+    forward = _rounding(gradient, grad_output)
+    return replace(forward, of_the_sum=2 * forward.of_the_sum, naive_factor=NAIVE_GRADIENT_FACTOR)
 
 
 def _describe_budget(workload: Workload, told: _Part, accumulator: _Accumulator) -> str:
@@ -232,13 +240,14 @@ def _describe_budget(workload: Workload, told: _Part, accumulator: _Accumulator)
     if not math.isfinite(told.naive_error):
         return f"not judged: {run} is not finite itself"
     rounding = accumulator.rounding
+    roundings = ACCUMULATOR_ROUNDINGS * (2 if rounding.naive_factor == NAIVE_GRADIENT_FACTOR else 1)
     where = f" in {told.rows}, where alone it is exceeded" if told.rows else ""
     dead = "; rows that may attend to nothing are left out" if accumulator.dead_rows else ""
     return (
-        f"{accumulator.rounding.naive_factor} × {format_error(told.naive_error)}, the error of {run}, "
+        f"{rounding.naive_factor} × {format_error(told.naive_error)}, the error of {run}, "
         f"+ {format_error(rounding.epsilon * told.largest_reference)}, {workload.dtype}'s epsilon × the largest "
-        f"reference element, + {format_error(rounding.of_the_sum)}, the accumulator's epsilon × the largest summed "
-        f"element{where}{dead}"
+        f"reference element, + {format_error(rounding.of_the_sum)}, {roundings} × the accumulator's epsilon × the "
+        f"largest summed element{where}{dead}"
     )
 
 

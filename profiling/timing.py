@@ -6,6 +6,7 @@ host cannot be the limit: the call is captured into a CUDA graph and replayed.
 
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
 from profiling.recording import Samples
@@ -89,10 +90,18 @@ def measure_device(call: "AttentionCall", wall_ns: int, *, holds_graph: bool = F
     return Samples(samples_ns=tuple(samples), method=method, l2="warm")
 
 
+@cache
+def _capture_stream() -> "torch.cuda.Stream":
+    """One for the life of the process: cuBLAS keeps a workspace of 32 MiB for every stream that it met."""
+    import torch
+
+    return torch.cuda.Stream()
+
+
 def _capture(call: "AttentionCall", calls: int) -> "torch.cuda.CUDAGraph":
     import torch
 
-    stream = torch.cuda.Stream()
+    stream = _capture_stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(CAPTURE_WARMUP_CALLS):

@@ -18,7 +18,7 @@ from attention.backends.naive import attend, repeat_heads
 from attention.lookup import find
 from attention.masks import MASKS, mask_of
 from attention.validation import flatten_workload
-from attention.workload import MaskForm, Workload
+from attention.workload import Direction, MaskForm, Workload
 from profiling.export.exporter import Exporter
 from profiling.failures import REFUSALS
 from profiling.format import NOT_RECORDED, format_duration
@@ -184,6 +184,8 @@ def _needs(analysis: Analysis) -> str | None:
         return "The workload or the machine was not recorded, so there is no call to run again."
     if report.workload.backend not in REPLAYED_BACKENDS:
         return f"replay.py cannot run backend {report.workload.backend} with torch alone."
+    if report.workload.direction is not Direction.FORWARD:
+        return "replay.py runs the forward call alone, and this run has gradients."
     if report.workload.mask.name not in REPLAYED_MASKS:
         return f"replay.py cannot rebuild mask {report.workload.mask.name} with torch alone."
     if _refusal(report) is not None and not find(report.workload.backend, BACKENDS, field="backend").is_probed:

@@ -7,6 +7,7 @@ from profiling.findings import (
     first_call,
     hidden_copy,
     host_bound,
+    known_fault,
     occupancy_artefact,
     score_matrix,
     silent_math,
@@ -19,6 +20,7 @@ from profiling.trace.events import Trace
 RULES: tuple[Rule, ...] = (
     trace_health.RULE,
     error_budget.RULE,
+    known_fault.RULE,
     backend_match.RULE,
     silent_math.RULE,
     device_activity.RULE,

