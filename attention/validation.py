@@ -258,6 +258,8 @@ def _parse_value(field: WorkloadField, value: object) -> Scalar | None:
 
 
 def _parse_text(field: WorkloadField, value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**20:
+        value = str(value)  # a list of one, as JSON gives it
     if isinstance(value, str) and len(value) <= TEXT_LIMIT:
         return "".join(value.split())
     raise InvalidWorkload(field.name, value, "is not a short text", f"give at most {TEXT_LIMIT} characters")
@@ -265,7 +267,8 @@ def _parse_text(field: WorkloadField, value: object) -> str:
 
 def _parse_int(field: WorkloadField, value: object) -> int:
     limit = SIZE_LIMITS.get(field.name)
-    remedy = f"choose 1 to {limit}" if limit else "choose a whole number from 0"
+    # The range of a mask's number depends on the mask, which says it once the value is a number.
+    remedy = f"choose 1 to {limit}" if limit else "give a whole number such as 4"
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     # A number box of a page gives 8.0 for 8.

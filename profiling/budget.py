@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from attention.cost import inputs_bytes
-from attention.workload import DType, Workload
+from attention.workload import Direction, DType, Workload
 from profiling.recording import Environment, RunRequest, Schedule
 from profiling.timing import CLOCK_LIMIT_S, CPU_CLOCK_LIMIT_S, SAMPLES_LEAST, SAMPLES_MOST
 
@@ -55,6 +55,8 @@ OTHER_CALLS = 9
 # takes 1.06 ms, math, which computes in float32, 2.63 ms.
 NAIVE_SCORE_PASSES = 10
 MATH_SCORE_PASSES = 12
+# Two products forward; backward adds five, as cost.py counts them, and passes over the scores about as often for each.
+BACKWARD_CALLS = 2.5
 # Of the float64 reference: products, scale, mask, softmax and the comparison, each reading and writing.
 REFERENCE_SCORE_PASSES = 10
 
@@ -118,14 +120,17 @@ def zero_gpu_duration(request: RunRequest, *args: object, **kwargs: object) -> i
 def _record_seconds(workload: Workload, environment: Environment | None, schedule: Schedule) -> float:
     on_cpu = environment is not None and environment.device == "cpu"
     rates = _rates(environment)
-    call_s = _call_seconds(workload, rates)
+    backward_calls = BACKWARD_CALLS if workload.direction is Direction.FORWARD_BACKWARD else 0
+    call_s = _call_seconds(workload, rates) * (1 + backward_calls)
     calls = OTHER_CALLS + schedule.wait + schedule.warmup + schedule.active
     # One clock around the call on a CPU; on a GPU one pass for submission and wall, one of graph replays.
     clocks_s = _clock_seconds(call_s, CPU_CLOCK_LIMIT_S) if on_cpu else 2 * _clock_seconds(call_s, CLOCK_LIMIT_S)
     first_call_s = 0.0 if on_cpu else CUDA_FIRST_CALL_S.get(workload.backend, SLOWEST_FIRST_CALL_S)
     first_call_s += COMPILE_S.get(workload.backend, 0.0)
     inputs_s = INPUTS_S_PER_ELEMENT * inputs_bytes(workload) / workload.dtype.itemsize
-    return PROFILE_S + inputs_s + first_call_s + calls * call_s + clocks_s + _reference_seconds(workload, rates)
+    # The output has a reference of its own; that of the gradients runs forward once more.
+    reference_s = _reference_seconds(workload, rates) * (1 + (backward_calls and 1 + backward_calls))
+    return PROFILE_S + inputs_s + first_call_s + calls * call_s + clocks_s + reference_s
 
 
 def _clock_seconds(call_s: float, limit_s: float) -> float:

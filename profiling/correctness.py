@@ -72,7 +72,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rounding:
-    """``epsilon`` of the output's dtype; ``of_the_sum``: the accumulator's, times the largest value element."""
+    """``epsilon`` of the output's dtype; ``of_the_sum``: the accumulator's, times the largest summed element and its roundings."""
 
     epsilon: float
     of_the_sum: float

@@ -51,16 +51,18 @@ def capture_warnings() -> Iterator[list[warnings.WarningMessage]]:
 def build_decisions(workload: Workload, tensors: "Tensors", facts: DeviceFacts) -> tuple[Decision, ...]:
     """One Decision a backend, in the catalogue's order; ``workload.backend`` does not matter.
 
-    A refusing backend of PyTorch's own also says which single changes were tried and made it run.
+    A refusing backend also says which single changes were tried and made it run; one that compiles or captures, which
+    a trial is too dear for, says which its rule accepts.
     """
     decisions = []
     for backend in BACKENDS:
         candidate = replace(workload, backend=backend.slug)
         decision = confirm_decision(backend, candidate, backend.check(candidate, facts), tensors, facts.kind)
-        if backend.slug in SELECTED.values():
-            unlocks = find_unlocks(candidate, decision, facts)
-            decision = replace(decision, unlocked_by=confirm_unlocks(unlocks, facts.kind))
-        decisions.append(decision)
+        unlocks = find_unlocks(candidate, decision, facts)
+        changes = tuple(f"{unlock.sentence} (by rule)" for unlock in unlocks)
+        if backend.is_probed:
+            changes = confirm_unlocks(unlocks, facts.kind)
+        decisions.append(replace(decision, unlocked_by=changes))
     return tuple(decisions)
 
 
@@ -149,7 +151,9 @@ def add_first_call(
     if backend.is_probed or not (ran or refusal):
         return decisions
     return tuple(
-        decision if decision.backend != backend.slug else refusal or replace(decision, basis="probe")
+        replace(refusal or decision, basis=refusal.basis if refusal else "probe", unlocked_by=decision.unlocked_by)
+        if decision.backend == backend.slug
+        else decision
         for decision in decisions
     )
 

@@ -1,12 +1,15 @@
 """Device memory of one call: what it held at its peak, and what it allocated besides its result."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from attention.cost import output_bytes
 from attention.tensors import Inputs
 from attention.workload import Workload
 from profiling.recording import Memory
+
+if TYPE_CHECKING:
+    import torch
 
 
 class MemoryGauge:
@@ -16,24 +19,33 @@ class MemoryGauge:
         self.device = device
         self.before = self._restart()
 
-    def measure(self, workload: Workload, inputs: Inputs, call: Callable[[], object], *, holds_graph: bool) -> Memory:
+    def measure(
+        self, workload: Workload, inputs: Inputs, call: "Callable[[], tuple[torch.Tensor, ...]]", *, holds_graph: bool
+    ) -> Memory:
         """Bytes of one un-profiled call.
 
         With ``holds_graph`` the call allocates nothing: its graph's memory was taken when it was captured, so that
         the growth since before the first call counts.
         """
-        result, held = output_bytes(workload), inputs.total_bytes
+        held = inputs.total_bytes
         peak = materialized = None
         if self.device == "cuda":
             import torch
 
             before = self.before if holds_graph else self._restart()
-            output = call()
+            results = call()
             torch.cuda.synchronize()
             grown = torch.cuda.max_memory_allocated() - before
-            del output
-            peak, materialized = held + grown, max(0, grown - result)
-        return Memory(peak_bytes=peak, inputs_bytes=held, output_bytes=result, materialized_bytes=materialized)
+            # The gradients are results too: three of them may be larger than a short sequence's score matrix.
+            returned = sum(tensor.nbytes for tensor in results)
+            del results
+            peak, materialized = held + grown, max(0, grown - returned)
+        return Memory(
+            peak_bytes=peak,
+            inputs_bytes=held,
+            output_bytes=output_bytes(workload),
+            materialized_bytes=materialized,
+        )
 
     def _restart(self) -> int:
         """Bytes allocated now; peaks are counted from here on."""

@@ -116,7 +116,6 @@ class _Run:
         self.call: Callable[[], tuple[torch.Tensor, ...]]
 
     def advance(self, index: int) -> Iterator[Progress | Recording]:
-
         stages = CHECK_STAGES if self.request.depth == "check" else STAGES
         count = len(self.request.workloads)
         began = time.perf_counter()

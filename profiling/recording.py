@@ -125,7 +125,7 @@ class Memory:
     peak_bytes: int | None  # of a call that replays its own CUDA graph: since before the graph was captured
     inputs_bytes: int
     output_bytes: int
-    materialized_bytes: int | None  # peak minus inputs, mask and output: what the call allocated besides its result
+    materialized_bytes: int | None  # peak minus inputs, mask, output and gradients: what the call allocated besides
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

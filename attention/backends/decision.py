@@ -12,7 +12,8 @@ class Decision:
 
     ``reason`` names both sides in one line: what the backend needs and what this workload is.
     ``raw_message`` is PyTorch's own text, whole; empty when nothing was said.
-    ``unlocked_by`` lists single-variable changes that were tried and worked.
+    ``unlocked_by`` lists single-variable changes that were tried and worked, or that the rule of a backend that is
+    not tried accepts; each says which.
     ``selects``: for a selector, the slug of the backend that it picks.
     """
 

@@ -11,19 +11,19 @@ LENGTHS = MaskParameter(
 )
 
 
-def read_int(workload: Workload, name: str, *, least: int, most: int | None, default: int | None = None) -> int:
+def read_int(workload: Workload, name: str, *, least: int, most: int, default: int | None = None) -> int:
     """The whole number of parameter ``name``; ``default`` None: it has to be given.
 
     Raises:
         InvalidWorkload: it is missing, no whole number or out of range.
     """
     value = workload.mask.parameters.get(name, default)
-    remedy = f"give a whole number from {least}" + ("" if most is None else f" to {most}")
+    remedy = f"give a whole number from {least} to {most}"
     if value is None:
         raise _missing(workload, name, remedy)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidWorkload(f"mask_{name}", value, "is not a whole number", remedy)
-    if value < least or (most is not None and value > most):
+    if not least <= value <= most:
         raise InvalidWorkload(f"mask_{name}", value, "is out of range", remedy)
     return value
 

@@ -16,13 +16,16 @@ from attention.masks.causal import (
 )
 from attention.masks.mask import Mask, MaskMod, MaskParameter, resolve_dense_form
 from attention.masks.parameters import read_int, refuse_is_causal
-from attention.workload import Workload
+from attention.workload import SIZE_LIMITS, Workload
+
+# No sequence is longer, so that a wider window is the same mask; unbounded it would overflow the kernels' integers.
+_WINDOW_MOST = SIZE_LIMITS["seq_len_kv"]
 
 WINDOW = MaskParameter(
     name="window",
     label="window",
     kind="int",
-    help="keys that a query sees, its own position included; at least 1",
+    help=f"keys that a query sees, its own position included; 1 to {_WINDOW_MOST}",
 )
 
 
@@ -55,7 +58,7 @@ def _count_dead_rows(workload: Workload) -> int:
 def _check(workload: Workload) -> None:
     refuse_is_causal(workload)
     check_alignment(workload)
-    read_int(workload, "window", least=1, most=None)
+    read_int(workload, "window", least=1, most=_WINDOW_MOST)
 
 
 SLIDING_WINDOW = Mask(

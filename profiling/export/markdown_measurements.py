@@ -154,7 +154,7 @@ def _memory(report: Report) -> str:
         ("peak of one call without the profiler", format_bytes(memory.peak_bytes)),
         ("inputs", format_bytes(memory.inputs_bytes)),
         ("output", format_bytes(memory.output_bytes)),
-        ("allocated besides inputs, mask and output", format_bytes(memory.materialized_bytes)),
+        ("allocated besides inputs, mask and results", format_bytes(memory.materialized_bytes)),
     ]
     if report.cost is not None:
         rows.append(("one score matrix, for comparison", format_bytes(report.cost.score_matrix_bytes)))

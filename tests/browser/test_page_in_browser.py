@@ -140,6 +140,25 @@ def test_form_shows_the_chosen_masks_parameters_and_its_picture(serve_state, vis
     expect(page.locator("#field-mask_window")).to_have_count(0)
 
 
+def test_no_name_in_the_form_runs_under_the_arrow_of_its_list(serve_state, visit) -> None:
+    visitor = visit(serve_state("recorded"), width=1280)
+    visitor.choose("field-mask", "sliding_window")
+    expect(visitor.page.locator("#field-mask input")).to_have_value("sliding_window")
+    gaps = visitor.page.evaluate(
+        """() => [...document.querySelectorAll('#sidebar-form input[role="combobox"]')]
+            .filter((input) => input.getClientRects().length)
+            .map((input) => {
+                const style = getComputedStyle(input), pen = document.createElement('canvas').getContext('2d');
+                pen.font = `${style.fontSize} ${style.fontFamily}`;
+                const start = input.getBoundingClientRect().left + parseFloat(style.paddingLeft);
+                const arrow = input.parentElement.querySelector('.dropdown-arrow path').getBoundingClientRect();
+                return [input.ariaLabel, arrow.left - start - pen.measureText(input.value).width];
+            })"""
+    )
+    assert {"backend", "dtype", "mask"} <= {label for label, _ in gaps}
+    assert [label for label, gap in gaps if gap < 0] == []
+
+
 def test_refused_backend_shows_its_reason_and_no_number(serve_state, visit) -> None:
     visitor = visit(serve_state("recorded"))
     page = visitor.page

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attention.backends import BACKENDS
+from attention.backends import BACKENDS, DeviceFacts
 from attention.call import build_call
 from attention.inputs import build_inputs, fingerprint
+from attention.known_faults import find_known_faults
 from attention.lookup import find
 from attention.masks import mask_of
 from attention.reference import build_reference
@@ -168,6 +169,22 @@ def test_nan_in_dead_rows_alone_is_counted_and_not_judged():
     assert delta.nan_count == 12 * workload.batch_size * workload.num_heads * workload.value_dim
     assert delta.within_budget
     assert "left out" in delta.budget_basis
+
+
+@pytest.mark.parametrize(
+    ("form", "poisoned"), [("bool", {"grad_value"}), ("additive", {"grad_query", "grad_key", "grad_value"})]
+)
+def test_which_gradients_the_known_fault_of_naive_reaches(form, poisoned):
+    workload = build(
+        backend="naive", seq_len_q=60, mask_alignment="lower_right", mask_form=form, direction="forward_backward"
+    )
+    inputs = build_inputs(workload, "cpu")
+    backend = find("naive", BACKENDS, field="backend")
+    with build_call(backend, workload, inputs) as call:
+        deltas = check_results(workload, inputs, call())
+    assert {delta.tensor for delta in deltas if delta.within_budget is False} == poisoned
+    (fault,) = find_known_faults(workload, DeviceFacts(kind="cpu", torch_version=(2, 14)))
+    assert "reaches grad_value, and with an additive mask every gradient" in fault.explanation
 
 
 def test_reference_samples_are_the_reference():

@@ -10,6 +10,8 @@ from attention.validation import parse_workload
 from profiling import eligibility
 from profiling.eligibility import build_decisions, confirm_unlocks
 from profiling.environment import build_device_facts, capture_environment
+from profiling.recorder import record
+from profiling.recording import Recording, RunRequest
 from profiling.unlocks import find_unlocks
 from tests.torch_cpu.drawn_workloads import compare_with_trial, draw_workloads
 
@@ -57,6 +59,17 @@ def test_no_single_change_makes_a_cpu_a_gpu(facts):
     assert decisions["sdpa_efficient"].verdict == "rejected"
     assert decisions["sdpa_efficient"].unlocked_by == ()
     assert decisions["sdpa_flash"].unlocked_by == ()  # it runs as it is
+
+
+def test_a_backend_that_is_not_tried_names_the_changes_of_its_rule(facts):
+    flex = decide(facts, dtype="float64")["flex"]
+    assert flex.verdict == "rejected"
+    assert flex.unlocked_by == tuple(f"dtype → {dtype} (by rule)" for dtype in ("bfloat16", "float16", "float32"))
+    workload = parse_workload(SMALL | {"dtype": "float64", "backend": "flex"})
+    (recording,) = (
+        item for item in record(RunRequest(workloads=(workload,), device="cpu")) if isinstance(item, Recording)
+    )
+    assert next(entry for entry in recording.decisions if entry.backend == "flex").unlocked_by == flex.unlocked_by
 
 
 def test_a_change_that_the_rule_promises_and_the_device_refuses_is_not_listed(facts, monkeypatch):

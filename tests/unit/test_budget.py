@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention.workload import DType, Workload
+from attention.workload import Direction, DType, Workload
 from profiling.budget import (
     ENVIRONMENT_S,
     ZERO_GPU_COLD_START_S,
@@ -67,6 +67,12 @@ def test_a_shallower_run_costs_less(workload: Workload, environment: Environment
 def test_an_unknown_device_is_taken_for_the_slowest_gpu(workload: Workload) -> None:
     unknown = estimate_gpu_seconds([workload], None)
     assert unknown >= max(estimate_gpu_seconds([workload], known) for known in (H200, WORKSTATION))
+
+
+@given(workloads, environments)
+def test_gradients_cost_more(workload: Workload, environment: Environment | None) -> None:
+    backward = replace(workload, direction=Direction.FORWARD_BACKWARD)
+    assert estimate_gpu_seconds([backward], environment) > estimate_gpu_seconds([workload], environment)
 
 
 @given(workloads, st.integers(3, 50))

@@ -142,6 +142,14 @@ def test_each_batch_entry_has_its_own_padding():
     assert (draw_rows(workload, 0), draw_rows(workload, 1)) == (["xxxx"] * 2, ["x..."] * 2)
 
 
+def test_one_length_may_be_a_plain_number():
+    workload = parse_workload({"mask": "padding", "mask_lengths": 50})
+    assert workload == parse_workload({"mask": "padding", "mask_lengths": "50"})
+    for wrong in (True, ["50"], 10**5000):
+        with pytest.raises(InvalidWorkload, match="mask_lengths="):
+            parse_workload({"mask": "padding", "mask_lengths": wrong})
+
+
 def test_a_window_as_long_as_the_keys_is_causal():
     assert allowed_pairs(build("sliding_window", 9, 9, window=9)) == allowed_pairs(build("causal", 9, 9))
     assert allowed_pairs(build("prefix_lm", 9, 9, prefix_length=0)) == allowed_pairs(build("causal", 9, 9))
@@ -255,7 +263,12 @@ def test_auto_form_says_the_same_mask(fields, form):
         ({"mask": "sliding_window"}, "mask_window", "is missing, and mask sliding_window needs it; give a whole"),
         ({"mask": "sliding_window", "mask_window": 0}, "mask_window", "mask_window=0 is out of range; give a whole"),
         ({"mask": "sliding_window", "mask_window": -4}, "mask_window", "mask_window=-4 is out of range"),
-        ({"mask": "sliding_window", "mask_window": "4.5"}, "mask_window", "is not a whole number"),
+        ({"mask": "sliding_window", "mask_window": 10**19}, "mask_window", "give a whole number from 1 to 1048576"),
+        (
+            {"mask": "sliding_window", "mask_window": "4.5"},
+            "mask_window",
+            "is not a whole number; give a whole number such",
+        ),
         ({"mask": "sliding_window", "mask_window": 4, "seq_len_q": 8}, "mask_alignment", "leaves the causal corner"),
         ({"mask": "prefix_lm"}, "mask_prefix_length", "is missing"),
         ({"mask": "prefix_lm", "mask_prefix_length": 1025}, "mask_prefix_length", "from 0 to 1024"),

@@ -142,7 +142,7 @@ def _memory(report: Report) -> Tile:
     return Tile(
         label="peak memory",
         value=format_bytes(memory.peak_bytes),
-        details=(f"{format_bytes(memory.materialized_bytes)} besides inputs and output",),
+        details=(f"{format_bytes(memory.materialized_bytes)} besides inputs and results",),
     )
 
 

@@ -16,7 +16,7 @@ COLUMNS = (
     Column(title="backend"),
     Column(title="verdict"),
     Column(title="reason"),
-    Column(title="one change that unlocks it", help="single changes that were tried alone on this device and ran"),
+    Column(title="one change that unlocks it", help="single changes, tried alone on this device or accepted by rule"),
     Column(title="known by"),
 )
 

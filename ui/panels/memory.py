@@ -21,9 +21,9 @@ def render(view: RunView) -> Markup:
         return element("div", element("p", reason), class_="att")
     rows = [
         ("peak during the call", format_bytes(memory.peak_bytes)),
-        ("query, key and value", format_bytes(memory.inputs_bytes)),
+        ("query, key, value, and mask and grad_output where given", format_bytes(memory.inputs_bytes)),
         ("output", format_bytes(memory.output_bytes)),
-        ("allocated besides these", format_bytes(memory.materialized_bytes)),
+        ("allocated besides these and gradients", format_bytes(memory.materialized_bytes)),
     ]
     if report.cost is not None:
         rows.append(("one score matrix would take", format_bytes(report.cost.score_matrix_bytes)))

@@ -55,6 +55,17 @@
 
   document.addEventListener("attnscope:select", (event) => { selection = event.detail.items; window.attnscopeSelection = selection; markRows(); });
 
+  // Gradio answers a second cancel of the same run with a server error: the first click of a run alone counts.
+  let stopping = false;
+  document.addEventListener("click", (event) => {
+    const target = event.target instanceof Element ? event.target : null;
+    if (target?.closest("#run")) stopping = false;
+    if (!target?.closest("#stop")) return;
+    if (stopping) event.stopImmediatePropagation();
+    stopping = true;
+    setTimeout(() => { stopping = false; }, 3000);  // a stop that was lost on its way can be said again
+  }, true);
+
   document.addEventListener("click", (event) => {
     const target = event.target instanceof Element ? event.target : null;
     if (!target) return;
