@@ -72,7 +72,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rounding:
-    """``epsilon`` of the output's dtype; ``of_the_sum``: the accumulator's, times the largest summed element and its roundings."""
+    """``epsilon`` of the result's dtype; ``of_the_sum``: the accumulator's × roundings × the largest summed element."""
 
     epsilon: float
     of_the_sum: float
