@@ -124,7 +124,7 @@ def allowed_rows(workload: Workload, device: str, batches: slice, rows: slice) -
 
 
 def bias_rows(workload: Workload, device: str, batches: slice, rows: slice) -> "torch.Tensor | None":
-    """What the mask adds to the scores, float64, before the call rounds it, as ``allowed_rows``; None: it adds nothing."""
+    """What the mask adds to the scores, float64, not yet rounded, as ``allowed_rows``; None where it adds nothing."""
     import torch
 
     bias_mod = mask_of(workload).build_bias(workload)
