@@ -4,10 +4,8 @@ Nothing here imports torch, so that a form or a command line can validate before
 Layout at every public door is ``[batch_size, num_heads, seq_len, head_dim]``.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 
 class DType(StrEnum):
@@ -168,10 +166,6 @@ class Workload:
         """Elements of the score matrix ``[batch_size, num_heads, seq_len_q, seq_len_kv]``."""
         return self.batch_size * self.num_heads * self.seq_len_q * self.seq_len_kv
 
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain values that ``validation.parse_workload`` reads back to an equal workload."""
-        return asdict(self)
-
     def describe(self) -> str:
         """One short line, in the field's shorthand: ``B8 H16 S1024 D64 bfloat16 causal``."""
         heads = f"H{self.num_heads}" + (f"/{self.kv_heads}" if self.kv_heads != self.num_heads else "")
@@ -194,10 +188,3 @@ def _either(values: list[int]) -> str:
     if len(values) == 1:
         return str(values[0])
     return ", ".join(map(str, values[:-1])) + f" or {values[-1]}"
-
-
-def read_mapping(value: object, field: str) -> Mapping[str, object]:
-    """``value`` as a JSON object, or an InvalidWorkload that says it is not one."""
-    if not isinstance(value, Mapping):
-        raise InvalidWorkload(field, value, "is not an object", "give a JSON object with named fields")
-    return value

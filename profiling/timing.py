@@ -109,9 +109,13 @@ def _capture(call: "AttentionCall", calls: int) -> "torch.cuda.CUDAGraph":
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for _ in range(calls):
-            call()
+    try:
+        with torch.cuda.graph(graph, stream=stream):
+            for _ in range(calls):
+                call()
+    except RuntimeError:
+        _capture_stream.cache_clear()  # what a broken capture leaves of its stream must not meet the next one
+        raise
     return graph
 
 
