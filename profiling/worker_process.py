@@ -64,7 +64,9 @@ class WorkerProcess:
     def send(self, request: RunRequest) -> None:
         """Queues a request. A process that died meanwhile is reported through ``receive``, not here."""
         with self._sending, suppress(OSError):
-            write_frame(_pipe(self._popen.stdin), request)
+            pipe = _pipe(self._popen.stdin)
+            if not pipe.closed:  # the reader thread closes it, under the same lock, before it reports the end
+                write_frame(pipe, request)
 
     def end(self) -> None:
         """Ends the process and all that it started, and waits until it is gone, six seconds at most."""
