@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from attention.backends import Backend
+from attention.kinds import AnyInputs, AnyWorkload
 from attention.tensors import Inputs
-from attention.workload import Direction, Workload
+from attention.workload import Direction
 
 if TYPE_CHECKING:
     import torch
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def build_call(backend: Backend, workload: Workload, inputs: Inputs) -> "Iterator[Callable[[], Results]]":
+def build_call(backend: Backend, workload: AnyWorkload, inputs: AnyInputs) -> "Iterator[Callable[[], Results]]":
     """A context in which the yielded call runs ``workload`` on ``backend``.
 
-    The call returns the output ``[batch_size, num_heads, seq_len_q, value_dim]``; with direction forward_backward
-    also the gradients, shaped as query, key and value. Gradients are taken without accumulating into ``.grad``.
+    The call returns the output ``[batch_size, num_heads, seq_len_q, value_dim]``, beyond attention ``[tokens,
+    hidden_size]``. With direction forward_backward it returns the gradients too, shaped as query, key and value; they
+    are taken without accumulating into ``.grad``.
     """
     import torch
 
@@ -29,6 +31,7 @@ def build_call(backend: Backend, workload: Workload, inputs: Inputs) -> "Iterato
         if not differentiate:
             yield lambda: (forward(),)
             return
+        assert isinstance(inputs, Inputs), "attention alone has this direction"
         leaves = (inputs.query, inputs.key, inputs.value)
 
         def forward_backward() -> "Results":

@@ -80,12 +80,26 @@ class MemoryEstimate:
     gradients_bytes: int  # grad_output and the three gradients; 0 for a forward call
     score_matrices_bytes: int
     reference_bytes: int  # the float64 block, and the outputs of the two runs that it judges
+    held_bytes: int = 0  # what the backend keeps beside these, such as a cache of blocks, and what its call copies
 
     @property
     def total_bytes(self) -> int:
         """The call and the reference never overlap; the larger one decides."""
-        held = self.inputs_bytes + self.output_bytes + self.mask_bytes + self.gradients_bytes
+        held = self.inputs_bytes + self.output_bytes + self.mask_bytes + self.gradients_bytes + self.held_bytes
         return held + max(self.score_matrices_bytes, self.reference_bytes)
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """What the total is made of, by name."""
+        return {
+            "inputs": self.inputs_bytes,
+            "output": self.output_bytes,
+            "mask": self.mask_bytes,
+            "gradients": self.gradients_bytes,
+            "score matrices": self.score_matrices_bytes,
+            "float64 reference": self.reference_bytes,
+            "cache of blocks and copies": self.held_bytes,
+        }
 
 
 def estimate_memory(workload: Workload) -> MemoryEstimate:
@@ -107,4 +121,5 @@ def estimate_memory(workload: Workload) -> MemoryEstimate:
         reference_bytes=block * 8 * (REFERENCE_ARRAYS + backward * BACKWARD_REFERENCE_ARRAYS)
         + float64_copies * (2 if backward else 1)
         + output_bytes(workload),
+        held_bytes=0 if backend.held_bytes is None else backend.held_bytes(workload),
     )

@@ -1,7 +1,7 @@
 """Seeded query, key and value in the workload's layout, and the mask in the form that the call receives."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from attention.backends import BACKENDS
 from attention.lookup import find
@@ -159,13 +159,19 @@ def _indices(workload: Workload, device: str, batches: slice, rows: slice) -> "t
     )
 
 
-def fingerprint(inputs: Inputs) -> dict[str, int]:
+class Named(Protocol):
+    """Inputs of any call."""
+
+    @property
+    def named(self) -> "dict[str, torch.Tensor]": ...
+
+
+def fingerprint(inputs: Named) -> dict[str, int]:
     """Tensor name to the exact sum of its elements' bit patterns, equal on every device for equal bits."""
     import torch
 
     integers = {2: torch.int16, 4: torch.int32, 8: torch.int64}
-    tensors = {"query": inputs.query, "key": inputs.key, "value": inputs.value}
     return {
         name: int(tensor.detach().contiguous().view(integers[tensor.element_size()]).sum(dtype=torch.int64))
-        for name, tensor in tensors.items()
+        for name, tensor in inputs.named.items()
     }

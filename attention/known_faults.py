@@ -66,6 +66,19 @@ KNOWN_FAULTS: tuple[KnownFault, ...] = (
         ),
     ),
     KnownFault(
+        slug="cudnn_dead_row_outputs",
+        backend="sdpa_cudnn",
+        explanation=(
+            "Rows that may attend to nothing come out of cuDNN finite, and neither zeros nor the mean of value; the "
+            "other rows are right"
+        ),
+        advice="Set those rows to zero yourself, or disable cuDNN for such masks.",
+        seen="NVIDIA H200, torch 2.11.0, cuDNN 9.19",
+        applies=lambda workload, device: (
+            device.kind == "cuda" and _passes_mask_tensor(workload) and mask_of(workload).count_dead_rows(workload) > 0
+        ),
+    ),
+    KnownFault(
         slug="cudnn_mask_gradient_nan",
         backend="sdpa_cudnn",
         explanation="cuDNN's grad_query may be NaN with a mask tensor, seq_len_q % 128 = 64 and very low scores",

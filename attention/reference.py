@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceBlock:
-    """Query rows ``start`` to ``stop`` of one batch entry.
+    """Rows ``start`` to ``stop`` of one batch entry; ``batch`` None: of a tensor ``[rows, columns]``, as one head.
 
     ``exact``: float64 ``[num_heads, stop - start, value_dim]``, zeros in dead rows.
     ``rounded``: the same rows computed independently in the workload's dtype, operator by operator; in float32
@@ -26,13 +26,33 @@ class ReferenceBlock:
     ``live``: bool ``[num_heads or 1, stop - start]``, False for rows that may attend to nothing; None: all are live.
     """
 
-    batch: int
+    batch: int | None
     start: int
     stop: int
     exact: "torch.Tensor"
     rounded: "torch.Tensor"
     rounding: float
     live: "torch.Tensor | None"
+
+    def cut(self, whole: "torch.Tensor") -> "torch.Tensor":
+        """This block's rows of the whole tensor, shaped as ``exact``."""
+        if self.batch is None:
+            return whole[None, self.start : self.stop]
+        return whole[self.batch, :, self.start : self.stop]
+
+    def index(self, head: int, row: int, column: int) -> tuple[int, ...]:
+        """Where an element of ``exact`` lies in the whole tensor."""
+        place = (self.start + row, column)
+        return place if self.batch is None else (self.batch, head, *place)
+
+    def find(self, index: tuple[int, ...]) -> tuple[int, int, int] | None:
+        """Where an element of the whole tensor lies in ``exact``; None: not in this block."""
+        *outer, row, column = index
+        batch, head = outer if outer else (None, 0)
+        if batch != self.batch or not self.start <= row < self.stop:
+            return None
+        assert head is not None
+        return head, row - self.start, column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +71,7 @@ def build_reference(workload: Workload, inputs: Inputs) -> Iterator[ReferenceBlo
     """The output, block by block; each holds about REFERENCE_BLOCK_ELEMENTS scores, whatever the workload's size."""
     import torch
 
-    lower, rounding = _lower_dtype(inputs)
+    lower, rounding = lower_dtype(inputs.query.dtype)
     with torch.no_grad():
         for batch in range(workload.batch_size):
             key, value = (_entry(tensor, batch, workload.num_heads) for tensor in (inputs.key, inputs.value))
@@ -83,7 +103,7 @@ def build_gradient_reference(workload: Workload, inputs: Inputs) -> Iterator[tup
     """
     import torch
 
-    lower, rounding = _lower_dtype(inputs)
+    lower, rounding = lower_dtype(inputs.query.dtype)
     for batch in range(workload.batch_size):
         exact = _entry_gradients(workload, inputs, batch, torch.float64)
         rounded = _entry_gradients(workload, inputs, batch, lower)
@@ -130,13 +150,13 @@ def _entry_gradients(workload: Workload, inputs: Inputs, batch: int, dtype: "tor
     return {"grad_query": torch.cat(grad_query, dim=1), "grad_key": grad_key, "grad_value": grad_value}
 
 
-def _lower_dtype(inputs: Inputs) -> "tuple[torch.dtype, float]":
-    """The type of the independent run, and the factor of its error; see ReferenceBlock."""
+def lower_dtype(dtype: "torch.dtype") -> "tuple[torch.dtype, float]":
+    """The type of the independent run for inputs of ``dtype``, and the factor of its error; see ReferenceBlock."""
     import torch
 
-    if inputs.query.dtype == torch.float64:
+    if dtype == torch.float64:
         return torch.float32, torch.finfo(torch.float64).eps / torch.finfo(torch.float32).eps
-    return inputs.query.dtype, 1.0
+    return dtype, 1.0
 
 
 def _row_blocks(workload: Workload) -> Iterator[slice]:

@@ -35,6 +35,11 @@ class Inputs:
         return self.allowed if self.bias is None else self.bias
 
     @property
+    def named(self) -> "dict[str, torch.Tensor]":
+        """The tensors that identify the inputs."""
+        return {"query": self.query, "key": self.key, "value": self.value}
+
+    @property
     def total_bytes(self) -> int:
         """Bytes of every storage here, the mask included; a view of stride 0 takes no more than its storage."""
         tensors = (self.query, self.key, self.value, self.allowed, self.bias, self.grad_output)

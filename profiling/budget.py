@@ -6,13 +6,20 @@ shape. The page shows the estimate, and ZeroGPU reserves by it, so it leans to t
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from attention.cost import inputs_bytes
+from attention.backends import BACKENDS, DeviceFacts
+from attention.fusion.cost import count_bytes_min, count_flops, intermediates_bytes
+from attention.fusion.workload import FusionWorkload
+from attention.kinds import AnyWorkload, kind_of
 from attention.workload import Direction, DType, Workload
+from profiling.environment import build_device_facts
+from profiling.mask_truth import CALLS_LIMIT_NS as MASK_CALLS_LIMIT_NS
+from profiling.mask_truth import CALLS_MOST as MASK_CALLS_MOST
 from profiling.recording import Environment, RunRequest, Schedule
 from profiling.timing import CLOCK_LIMIT_S, CPU_CLOCK_LIMIT_S, SAMPLES_LEAST, SAMPLES_MOST
+from profiling.unlocks import UNLOCK_TRIES, find_unlocks
 
 Depth = Literal["environment", "check", "record"]
 
@@ -35,6 +42,8 @@ CUDA_FIRST_CALL_S = {
     "sdpa_efficient": 0.05,
     "sdpa_cudnn": 0.7,
     "sdpa_auto": 0.7,
+    "eager": 0.22,  # cuBLAS handles too
+    "compiled": 0.22,
 }
 SLOWEST_FIRST_CALL_S = max(CUDA_FIRST_CALL_S.values())
 # What compiling adds to a first call, on a CPU too. On an H200 flex took 4.6 s, 8 to 11 s in a ZeroGPU worker, and
@@ -47,7 +56,16 @@ COMPILE_S = {
     "compiled_naive_cudagraph": 6.0,
     "compiled_naive_max_autotune": 60.0,
     "compiled_sdpa": 5.0,
+    "compiled": 5.0,
+    "paged_flex": 11.0,
+    "paged_triton": 3.0,  # one kernel or two, by Triton alone
 }
+# ZeroGPU's card, whose facts no one has read yet when its seconds are reserved.
+UNKNOWN_GPU = DeviceFacts(kind="cuda", compute_capability=(12, 0))
+# What a kernel from outside torch adds to a first call: a download of 0.45 GB (flash-attn 2) or 0.8 GB (flash-attn 3)
+# where it is not cached, at 40 MB/s; flash-attn 4 compiled for 2.4 to 3.3 s on an H200, its import and the three
+# kernels of a backward pass not counted.
+KERNEL_LOAD_S = {"hub_flash_attn2": 12.0, "hub_flash_attn3": 20.0, "flash_attn4": 10.0}
 # Calls outside the schedule and the clocks: one first, three to warm up, two before a graph's capture, one for
 # memory, one whose output is judged, and the independent naive call that its error budget comes from.
 OTHER_CALLS = 9
@@ -71,12 +89,16 @@ ZERO_GPU_LONGEST_S = 86_399
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rates:
-    """What an attention call reaches, well under the device's peaks; FLOP/s by element type, bytes/s."""
+    """What a call reaches, well under the device's peaks; FLOP/s by element type, bytes/s."""
 
     half: float
     single: float
     double: float
     bytes_per_s: float
+
+    def flops_per_s(self, itemsize: int) -> float:
+        """The rate for elements of this many bytes."""
+        return {2: self.half, 4: self.single, 8: self.double}[itemsize]
 
 
 # A third or less of the published peaks. H200: bfloat16 989, float32 67, float64 34 TFLOP/s, 4.8 TB/s.
@@ -91,11 +113,12 @@ _FULL_FLOAT64 = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
 
 
 def estimate_gpu_seconds(
-    workloads: Iterable[Workload],
+    workloads: Iterable[AnyWorkload],
     environment: Environment | None,
     *,
     depth: Depth = "record",
     schedule: Schedule | None = None,
+    measure_unlocks: bool = False,
 ) -> float:
     """Seconds that one entry with these workloads holds the device, in a process that is already warm.
 
@@ -108,16 +131,24 @@ def estimate_gpu_seconds(
         seconds += DECISIONS_S
         if depth == "record":
             seconds += _record_seconds(workload, environment, schedule or Schedule())
+        if measure_unlocks and isinstance(workload, Workload):
+            seconds += _unlock_seconds(workload, environment)
     return seconds
 
 
 def zero_gpu_duration(request: RunRequest, *args: object, **kwargs: object) -> int:
     """Whole seconds to reserve on ZeroGPU for ``request``; called with all the arguments of the GPU function."""
-    seconds = estimate_gpu_seconds(request.workloads, None, depth=request.depth, schedule=request.schedule)
+    seconds = estimate_gpu_seconds(
+        request.workloads,
+        None,
+        depth=request.depth,
+        schedule=request.schedule,
+        measure_unlocks=request.measure_unlocks,
+    )
     return min(math.ceil(ZERO_GPU_COLD_START_S + ZERO_GPU_MARGIN * seconds), ZERO_GPU_LONGEST_S)
 
 
-def _record_seconds(workload: Workload, environment: Environment | None, schedule: Schedule) -> float:
+def _record_seconds(workload: AnyWorkload, environment: Environment | None, schedule: Schedule) -> float:
     on_cpu = environment is not None and environment.device == "cpu"
     rates = _rates(environment)
     backward_calls = BACKWARD_CALLS if workload.direction is Direction.FORWARD_BACKWARD else 0
@@ -127,10 +158,28 @@ def _record_seconds(workload: Workload, environment: Environment | None, schedul
     clocks_s = _clock_seconds(call_s, CPU_CLOCK_LIMIT_S) if on_cpu else 2 * _clock_seconds(call_s, CLOCK_LIMIT_S)
     first_call_s = 0.0 if on_cpu else CUDA_FIRST_CALL_S.get(workload.backend, SLOWEST_FIRST_CALL_S)
     first_call_s += COMPILE_S.get(workload.backend, 0.0)
-    inputs_s = INPUTS_S_PER_ELEMENT * inputs_bytes(workload) / workload.dtype.itemsize
+    first_call_s += 0.0 if on_cpu else KERNEL_LOAD_S.get(workload.backend, 0.0)
+    inputs_s = INPUTS_S_PER_ELEMENT * kind_of(workload).count_inputs_bytes(workload) / workload.dtype.itemsize
     # The output has a reference of its own; that of the gradients runs forward once more.
     reference_s = _reference_seconds(workload, rates) * (1 + (backward_calls and 1 + backward_calls))
-    return PROFILE_S + inputs_s + first_call_s + calls * call_s + clocks_s + reference_s
+    mask_s = 0.0
+    if isinstance(workload, Workload) and workload.mask.name != "none":
+        # The applied mask is read with as many calls as fit into its limit.
+        mask_s = min(MASK_CALLS_MOST * call_s, MASK_CALLS_LIMIT_NS["cpu" if on_cpu else "cuda"] / 1e9)
+    return PROFILE_S + inputs_s + first_call_s + calls * call_s + clocks_s + reference_s + mask_s
+
+
+def _unlock_seconds(workload: Workload, environment: Environment | None) -> float:
+    """Every change that the rules let run, measured like a run without a profile; a trial may leave fewer."""
+    facts = UNKNOWN_GPU if environment is None else build_device_facts(environment)
+    unprofiled = Schedule(wait=0, warmup=0, active=0)
+    seconds = 0.0
+    for backend in BACKENDS:
+        if backend.is_probed:
+            asked = replace(workload, backend=backend.slug)
+            unlocks = find_unlocks(asked, backend.check(asked, facts), facts)[:UNLOCK_TRIES]
+            seconds += sum(_record_seconds(unlock.workload, environment, unprofiled) - PROFILE_S for unlock in unlocks)
+    return seconds
 
 
 def _clock_seconds(call_s: float, limit_s: float) -> float:
@@ -138,16 +187,23 @@ def _clock_seconds(call_s: float, limit_s: float) -> float:
     return min(SAMPLES_MOST * call_s, max(limit_s, SAMPLES_LEAST * call_s))
 
 
-def _call_seconds(workload: Workload, rates: _Rates) -> float:
+def _call_seconds(workload: AnyWorkload, rates: _Rates) -> float:
     itemsize = workload.dtype.itemsize
+    if isinstance(workload, FusionWorkload):
+        return count_flops(workload) / rates.flops_per_s(itemsize) + _eager_bytes(workload) / rates.bytes_per_s
     score_bytes = 0
     if workload.backend.startswith(("naive", "compiled_naive")):
         score_bytes = NAIVE_SCORE_PASSES * itemsize * workload.score_count
     elif _takes_math(workload):
         itemsize = max(itemsize, DType.FLOAT32.itemsize)  # math raises half precision to float32
         score_bytes = MATH_SCORE_PASSES * itemsize * workload.score_count
-    flops_per_s = {2: rates.half, 4: rates.single, 8: rates.double}[itemsize]
-    return _dense_flops(workload) / flops_per_s + (_tensor_bytes(workload, itemsize) + score_bytes) / rates.bytes_per_s
+    moved = _tensor_bytes(workload, itemsize) + score_bytes
+    return _dense_flops(workload) / rates.flops_per_s(itemsize) + moved / rates.bytes_per_s
+
+
+def _eager_bytes(workload: FusionWorkload) -> int:
+    """Traffic of the eager form: what it writes between its operators is read back."""
+    return count_bytes_min(workload) + 2 * intermediates_bytes(workload)
 
 
 def _takes_math(workload: Workload) -> bool:
@@ -158,8 +214,11 @@ def _takes_math(workload: Workload) -> bool:
     return workload.backend in ("sdpa_math", "flex_eager")
 
 
-def _reference_seconds(workload: Workload, rates: _Rates) -> float:
+def _reference_seconds(workload: AnyWorkload, rates: _Rates) -> float:
     itemsize = DType.FLOAT64.itemsize
+    if isinstance(workload, FusionWorkload):
+        moved = _eager_bytes(workload) * itemsize // workload.dtype.itemsize
+        return count_flops(workload) / rates.double + moved / rates.bytes_per_s
     moved = _tensor_bytes(workload, itemsize) + REFERENCE_SCORE_PASSES * itemsize * workload.score_count
     return _dense_flops(workload) / rates.double + moved / rates.bytes_per_s
 

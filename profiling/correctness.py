@@ -17,7 +17,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from attention.reference import ReferenceBlock, build_gradient_reference, build_reference
+from attention.kinds import AnyInputs, AnyWorkload, kind_of
+from attention.reference import ReferenceBlock, build_gradient_reference
 from attention.tensors import Inputs
 from attention.workload import DType, Workload
 from profiling.format import format_error
@@ -35,7 +36,6 @@ LEAST_BAND_ELEMENTS = 4096
 # The weight and the sum each round once in the accumulator; a gradient goes through as many again.
 ACCUMULATOR_ROUNDINGS = 2
 REFERENCE_SAMPLES = 16
-REFERENCE_NAME = "float64 attention on the same rounded inputs, in blocks of query rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class _Accumulator:
         self.dead_rows = 0
 
     def add(self, block: ReferenceBlock, rows: "torch.Tensor") -> None:
-        """Compare ``rows``, ``[num_heads, stop - start, value_dim]`` in the workload's dtype, with ``block``."""
+        """Compare ``rows``, shaped as the block's ``exact``, in the workload's dtype, with ``block``."""
         import torch
 
         measured = rows.to(torch.float64)
@@ -124,10 +124,11 @@ class _Accumulator:
         *,
         compared: int,
     ) -> None:
+        rows = f"rows {block.start + band.start} to {block.start + band.stop - 1}"
         part = _Part(
             naive_error=float(naive[:, band].max()) * block.rounding,
             largest_reference=float(block.exact[:, band].abs().max()),
-            rows=f"query rows {block.start + band.start} to {block.start + band.stop - 1} of batch entry {block.batch}",
+            rows=rows if block.batch is None else f"query {rows} of batch entry {block.batch}",
         )
         if compared:
             part = _with_worst(part, block, band, measured, error)
@@ -152,25 +153,30 @@ def _with_worst(
     return replace(
         part,
         max_abs_error=float(error[head, row, column]),
-        worst_index=(block.batch, head, block.start + row, column),
+        worst_index=block.index(head, row, column),
         worst_value=float(measured[head, row, column]),
         worst_reference=float(block.exact[head, row, column]),
     )
 
 
-def check_results(workload: Workload, inputs: Inputs, results: "tuple[torch.Tensor, ...]") -> tuple[Delta, ...]:
+def check_results(workload: AnyWorkload, inputs: AnyInputs, results: "tuple[torch.Tensor, ...]") -> tuple[Delta, ...]:
     """The output, and the gradients where the call gave them, each judged element by element."""
     output = check_output(workload, inputs, results[0])
-    return (output,) if len(results) == 1 else (output, *check_gradients(workload, inputs, results[1:]))
+    if len(results) == 1:
+        return (output,)
+    assert isinstance(workload, Workload), "attention alone gives gradients"
+    assert isinstance(inputs, Inputs)
+    return (output, *check_gradients(workload, inputs, results[1:]))
 
 
-def check_output(workload: Workload, inputs: Inputs, output: "torch.Tensor") -> Delta:
-    """The output, ``[batch_size, num_heads, seq_len_q, value_dim]``, judged element by element."""
-    accumulator = _Accumulator(_rounding(output, inputs.value))
+def check_output(workload: AnyWorkload, inputs: AnyInputs, output: "torch.Tensor") -> Delta:
+    """The output, shaped as ``build_call`` gives it, judged element by element."""
+    kind = kind_of(workload)
+    accumulator = _Accumulator(_rounding(output, kind.find_summed(workload, inputs)))
     wanted = _sample_indices(tuple(output.shape))
     samples: list[ReferenceSample] = []
-    for block in build_reference(workload, inputs):
-        accumulator.add(block, output[block.batch, :, block.start : block.stop])
+    for block in kind.build_reference(workload, inputs):
+        accumulator.add(block, block.cut(output))
         samples += _take_samples(block, wanted)
     return _build_delta("output", workload, accumulator, samples)
 
@@ -186,12 +192,14 @@ def check_gradients(workload: Workload, inputs: Inputs, gradients: "tuple[torch.
     wanted = {name: _sample_indices(tuple(tensor.shape)) for name, tensor in measured.items()}
     samples: dict[str, list[ReferenceSample]] = {name: [] for name in measured}
     for name, block in build_gradient_reference(workload, inputs):
-        accumulators[name].add(block, measured[name][block.batch])
+        accumulators[name].add(block, block.cut(measured[name]))
         samples[name] += _take_samples(block, wanted[name])
     return tuple(_build_delta(name, workload, accumulators[name], samples[name]) for name in measured)
 
 
-def _build_delta(tensor: str, workload: Workload, accumulator: _Accumulator, samples: list[ReferenceSample]) -> Delta:
+def _build_delta(
+    tensor: str, workload: AnyWorkload, accumulator: _Accumulator, samples: list[ReferenceSample]
+) -> Delta:
     told = accumulator.told
     budget = told.budget(accumulator.rounding)
     within = None
@@ -212,7 +220,7 @@ def _build_delta(tensor: str, workload: Workload, accumulator: _Accumulator, sam
         worst_value=told.worst_value,
         worst_reference=told.worst_reference,
         dead_rows=accumulator.dead_rows,
-        reference=REFERENCE_NAME,
+        reference=kind_of(workload).reference_title,
         reference_samples=tuple(samples),
     )
 
@@ -233,7 +241,7 @@ def _gradient_rounding(gradient: "torch.Tensor", grad_output: "torch.Tensor") ->
     return replace(forward, of_the_sum=2 * forward.of_the_sum, naive_factor=NAIVE_GRADIENT_FACTOR)
 
 
-def _describe_budget(workload: Workload, told: _Part, accumulator: _Accumulator) -> str:
+def _describe_budget(workload: AnyWorkload, told: _Part, accumulator: _Accumulator) -> str:
     run = f"an independent {workload.dtype} run of the formula"
     if workload.dtype is DType.FLOAT64:
         run = "an independent float32 run of the formula scaled to float64's epsilon"
@@ -252,14 +260,14 @@ def _describe_budget(workload: Workload, told: _Part, accumulator: _Accumulator)
 
 
 def _sample_indices(shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Indices spread over a tensor of four dimensions, its last element among them."""
+    """Indices spread over a tensor, its first and its last element among them."""
     last = REFERENCE_SAMPLES - 1
     return tuple(sorted({tuple((size - 1) * step // last for size in shape) for step in range(REFERENCE_SAMPLES)}))
 
 
 def _take_samples(block: ReferenceBlock, wanted: tuple[tuple[int, ...], ...]) -> list[ReferenceSample]:
     return [
-        ReferenceSample(index=index, value=float(block.exact[index[1], index[2] - block.start, index[3]]))
+        ReferenceSample(index=index, value=float(block.exact[place]))
         for index in wanted
-        if index[0] == block.batch and block.start <= index[2] < block.stop
+        if (place := block.find(index)) is not None
     ]

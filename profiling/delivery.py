@@ -3,7 +3,7 @@
 Whoever runs a recorder in another process needs it, because that process can end between two recordings.
 """
 
-from attention.workload import Workload
+from attention.kinds import AnyWorkload
 from profiling.recording import Failure, FailureKind, Progress, Recording, RunRequest, Stage
 
 
@@ -12,7 +12,7 @@ class Delivery:
 
     def __init__(self, request: RunRequest) -> None:
         # A request for the environment alone names no workload and is owed one recording all the same.
-        self._owed: dict[int, Workload | None] = dict(enumerate(request.workloads or (None,)))
+        self._owed: dict[int, AnyWorkload | None] = dict(enumerate(request.workloads or (None,)))
         self._stages: dict[int, Stage] = {}
         self.progress = Progress(
             stage="queue",

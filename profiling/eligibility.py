@@ -4,18 +4,26 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attention.backends import BACKENDS, Backend, Decision, DeviceFacts
+from attention.backends.decision import Verdict
 from attention.call import build_call
+from attention.fusion.backends import FUSION_BACKENDS
+from attention.fusion.workload import FusionWorkload
 from attention.inputs import Tensors, build_inputs, draw_tensors
+from attention.kernel_source import KernelRefusal
+from attention.kinds import FUSION, AnyInputs, AnyWorkload
 from attention.lookup import find
 from attention.workload import Direction, Workload
 from profiling.failures import RefusedByRule, is_sticky
+from profiling.format import format_count
 from profiling.refusal import parse_refusal
-from profiling.unlocks import Unlock, find_unlocks
+from profiling.unlocks import UNLOCK_TRIES, Unlock, find_unlocks
 
 if TYPE_CHECKING:
+    import torch
+
     from attention.tensors import Inputs
 
 # A probe runs the whole call up to this many score elements, and one batch entry above it; nothing that
@@ -25,9 +33,8 @@ FULL_PROBE_SCORES = {"cuda": 2**28, "cpu": 2**23}
 # Above this one batch entry is a load of its own, and the rule alone answers.
 PROBE_SCORES_MOST = {"cuda": 2**31, "cpu": 2**26}
 
-# Tries of single changes for each refusing backend. A try is one call of one batch entry, milliseconds, except that
-# cuDNN builds a plan for it, up to 0.7 s on an H200: three for each of three backends stay near two seconds.
-UNLOCK_TRIES = 3
+# Tokens that an operation beyond attention is tried on.
+OPERATION_TRIAL_ROWS = 16
 
 # torch's SDPBackend values, by the slug that pins each. Source: torch.nn.attention.SDPBackend.
 SELECTED = {0: "sdpa_math", 1: "sdpa_flash", 2: "sdpa_efficient", 3: "sdpa_cudnn"}
@@ -48,7 +55,30 @@ def capture_warnings() -> Iterator[list[warnings.WarningMessage]]:
         torch.set_warn_always(always)
 
 
-def build_decisions(workload: Workload, tensors: "Tensors", facts: DeviceFacts) -> tuple[Decision, ...]:
+def build_decisions(workload: AnyWorkload, drawn: Any, facts: DeviceFacts) -> tuple[Decision, ...]:
+    """One Decision a backend of the workload's kind, in the catalogue's order; ``workload.backend`` does not matter.
+
+    ``drawn``: what the kind's ``draw_tensors`` gave.
+    """
+    if isinstance(workload, FusionWorkload):
+        return _decide_operation(workload, drawn, facts)
+    return _decide_attention(workload, drawn, facts)
+
+
+def _decide_operation(
+    workload: FusionWorkload, operands: "dict[str, torch.Tensor]", facts: DeviceFacts
+) -> tuple[Decision, ...]:
+    """Nothing that these backends ask for depends on the number of tokens, so a few rows are trial enough."""
+    inputs = FUSION.build_inputs(workload, facts.kind, operands).rows(slice(OPERATION_TRIAL_ROWS))
+    decisions = []
+    for backend in FUSION_BACKENDS:
+        predicted = backend.check(workload, facts)
+        tried = probe(backend, workload, predicted, inputs, facts.kind) if backend.is_probed else predicted
+        decisions.append(tried)
+    return tuple(decisions)
+
+
+def _decide_attention(workload: Workload, tensors: "Tensors", facts: DeviceFacts) -> tuple[Decision, ...]:
     """One Decision a backend, in the catalogue's order; ``workload.backend`` does not matter.
 
     A refusing backend also says which single changes were tried and made it run; one that compiles or captures, which
@@ -59,36 +89,49 @@ def build_decisions(workload: Workload, tensors: "Tensors", facts: DeviceFacts) 
         candidate = replace(workload, backend=backend.slug)
         decision = confirm_decision(backend, candidate, backend.check(candidate, facts), tensors, facts.kind)
         unlocks = find_unlocks(candidate, decision, facts)
-        changes = tuple(f"{unlock.sentence} (by rule)" for unlock in unlocks)
         if backend.is_probed:
-            changes = confirm_unlocks(unlocks, facts.kind)
-        decisions.append(replace(decision, unlocked_by=changes))
+            changes, untried = confirm_unlocks(unlocks, facts.kind)
+        else:
+            changes, untried = tuple(f"{unlock.sentence} (by rule)" for unlock in unlocks), ()
+        decisions.append(replace(decision, unlocked_by=changes, untried=untried))
     return tuple(decisions)
 
 
-def confirm_unlocks(unlocks: Sequence[Unlock], device: str) -> tuple[str, ...]:
-    """The changes that ran when each was tried alone, as ``dtype → bfloat16 (tried: runs)``.
+def confirm_unlocks(unlocks: Sequence[Unlock], device: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The changes that ran when each was tried alone, as ``dtype → bfloat16 (tried: runs)``, and those not tried.
 
     The first ``UNLOCK_TRIES`` are tried, on the first batch entry; one whose entry is a load of its own is not.
     """
-    return tuple(f"{unlock.sentence} (tried: runs)" for unlock in unlocks[:UNLOCK_TRIES] if _runs(unlock, device))
+    ran, untried = [], []
+    for unlock in unlocks[:UNLOCK_TRIES]:
+        verdict, reason = _try(unlock, device)
+        if verdict == "undetermined":
+            untried.append(f"{unlock.sentence} ({reason})")
+        elif verdict == "accepted":
+            ran.append(f"{unlock.sentence} (tried: runs)")
+    limit = f"by rule it would run; {UNLOCK_TRIES} changes are tried for a backend"
+    untried += [f"{unlock.sentence} ({limit})" for unlock in unlocks[UNLOCK_TRIES:]]
+    return tuple(ran), tuple(untried)
 
 
-def _runs(unlock: Unlock, device: str) -> bool:
+def _try(unlock: Unlock, device: str) -> tuple[Verdict, str]:
+    """The verdict of one call with the change; undetermined where none was made, and why."""
     import torch
 
     workload = unlock.workload
-    if workload.score_count // workload.batch_size > FULL_PROBE_SCORES[device]:
-        return False
     backend = find(workload.backend, BACKENDS, field="backend")
-    untried = Decision(backend=backend.slug, verdict="undetermined", reason="")
+    scores = workload.score_count // workload.batch_size
+    most = (FULL_PROBE_SCORES if backend.score_matrices else PROBE_SCORES_MOST)[device]
+    if scores > most:
+        return "undetermined", f"one batch entry has {format_count(scores)} scores, a trial takes {format_count(most)}"
+    predicted = Decision(backend=backend.slug, verdict="accepted", reason="")
     try:
         # The mask's own lists may have a value for every batch entry, so the batch is cut after it is built.
         entry = draw_tensors(replace(workload, batch_size=1), device)
         inputs = build_inputs(workload, device, entry).first_batch_entry()
-        return probe(backend, workload, untried, inputs, device).verdict != "rejected"
+        return probe(backend, workload, predicted, inputs, device).verdict, ""
     except torch.OutOfMemoryError:
-        return False
+        return "undetermined", "the device had too little memory left for a trial"
 
 
 def confirm_decision(
@@ -108,7 +151,7 @@ def confirm_decision(
     return probe(backend, workload, predicted, inputs, device)
 
 
-def probe(backend: Backend, workload: Workload, predicted: Decision, inputs: "Inputs", device: str) -> Decision:
+def probe(backend: Backend, workload: AnyWorkload, predicted: Decision, inputs: AnyInputs, device: str) -> Decision:
     """Run ``backend`` once, alone, and say what it did; ``predicted`` is the rule's verdict.
 
     Raises:
@@ -151,7 +194,12 @@ def add_first_call(
     if backend.is_probed or not (ran or refusal):
         return decisions
     return tuple(
-        replace(refusal or decision, basis=refusal.basis if refusal else "probe", unlocked_by=decision.unlocked_by)
+        replace(
+            refusal or decision,
+            basis=refusal.basis if refusal else "probe",
+            unlocked_by=decision.unlocked_by,
+            untried=decision.untried,
+        )
         if decision.backend == backend.slug
         else decision
         for decision in decisions
@@ -162,6 +210,9 @@ def read_refusal(predicted: Decision, messages: list[str], error: Exception) -> 
     """The rejection that PyTorch gave: the rule's reason where it has one, else PyTorch's own first words."""
     if isinstance(error, RefusedByRule):
         return predicted
+    if isinstance(error, KernelRefusal):
+        refused = replace(predicted, verdict="rejected", reason=error.reason, remedy=error.remedy)
+        return replace(refused, raw_message=error.said, basis="probe")
     said = [*messages, str(error)]
     raw = "\n".join(said)
     reason = predicted.reason if predicted.verdict == "rejected" else parse_refusal(said, predicted.backend)

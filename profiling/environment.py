@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from attention.backends import DeviceFacts
+from attention.kernel_source import read_packages
 from attention.workload import InvalidWorkload
 from profiling.recording import Environment
 
@@ -54,6 +55,7 @@ def capture_environment(device: Literal["cpu", "cuda"]) -> Environment:
         app_revision=read_revision(Path(__file__).resolve().parent.parent),
         captured_at=datetime.now(UTC).isoformat(timespec="seconds"),
         flags=_read_flags(),
+        packages=read_packages(),
     )
     return host if device == "cpu" else _add_gpu(host)
 
@@ -87,6 +89,7 @@ def _add_gpu(host: Environment) -> Environment:
 def build_device_facts(environment: Environment) -> DeviceFacts:
     """What the backends' rules may know of this machine."""
     version = parse_torch_version(environment.torch)
+    packages = tuple((name, found) for name, found in environment.packages.items() if found is not None)
     return DeviceFacts(
         kind=environment.device,
         name=environment.device_name,
@@ -94,6 +97,7 @@ def build_device_facts(environment: Environment) -> DeviceFacts:
         total_memory_bytes=environment.total_memory_bytes,
         torch_version=version or UNKNOWN_TORCH,
         on_zero_gpu=environment.on_zero_gpu,
+        packages=packages if environment.packages else None,
     )
 
 

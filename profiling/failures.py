@@ -1,6 +1,7 @@
 """What went wrong, as data: an exception of a stage becomes a Failure with its kind and a hint."""
 
 from attention.backends import Decision
+from attention.kernel_source import KernelRefusal
 from attention.workload import InvalidWorkload
 from profiling.recording import Failure, Stage
 
@@ -29,19 +30,22 @@ def is_refusal(error: Exception) -> bool:
     """Whether this error is a backend's refusal, which is a result and no fault."""
     import torch
 
-    if isinstance(error, RefusedByRule):
+    if isinstance(error, RefusedByRule | KernelRefusal):
         return True
     return not isinstance(error, torch.OutOfMemoryError) and any(word in str(error).lower() for word in REFUSALS)
 
 
 def build_refusal(decision: Decision) -> Failure:
-    """A pinned backend that cannot run: a result, told in the decision's own reason."""
+    """A pinned backend that cannot run: a result, told in the decision's own reason.
+
+    Where the machine lacks something, that is no refusal of the workload, and the hint says how to get it.
+    """
     reason = decision.reason.strip().rstrip(".")
     return Failure(
         stage="first_call",
-        kind="refused",
+        kind="unavailable" if decision.remedy else "refused",
         message=f"{decision.backend} did not run. {reason[:1].upper()}{reason[1:]}.",
-        hint="Change one variable, or choose a backend that accepted this call.",
+        hint=decision.remedy or "Change one variable, or choose a backend that accepted this call.",
     )
 
 
@@ -57,7 +61,7 @@ def build_failure(stage: Stage, error: Exception) -> Failure:
         or "not enough memory" in text
         or "can't allocate" in text
     ):
-        hint = "Lower batch_size or the sequence lengths, or choose a fused backend. The next run starts clean."
+        hint = "Make the workload smaller, or choose a fused or compiled backend. The next run starts clean."
         return Failure(stage=stage, kind="out_of_memory", message=message, hint=hint)
     if is_sticky(error):
         hint = "The GPU context was lost with this error; the GPU process is replaced and the next run starts clean."

@@ -130,6 +130,8 @@ def _memory_fact(report: Report) -> Fact:
     if memory is None:
         return Fact(label=label, value=NOT_RECORDED)
     parts = f"inputs {format_bytes(memory.inputs_bytes)}, output {format_bytes(memory.output_bytes)}"
+    if report.paging is not None:
+        parts += f", cache of blocks {format_bytes(report.paging.cache_bytes)}"
     method = f"this device keeps no count; {parts}"
     if memory.peak_bytes is not None:
         beside = format_bytes(memory.materialized_bytes)
@@ -163,7 +165,7 @@ def _rate_fact(report: Report) -> Fact:
     value = f"{flops}, {traffic}"
     if roofline.share_of_ceiling is not None:
         value += f", {format_share(roofline.share_of_ceiling)} of the {roofline.bound} ceiling"
-    rates = "FLOPs of the allowed pairs, and the least bytes that a call must move, over device time"
+    rates = "FLOPs as the report counts them, and the least bytes that a call must move, over device time"
     method = f"{rates}; ceiling modelled from: {roofline.ceiling_source or NOT_RECORDED}"
     return Fact(label="achieved rates", value=value, method=method)
 

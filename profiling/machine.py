@@ -1,7 +1,8 @@
-"""The machine of a report in words: one line, or every fact with its unit."""
+"""The machine of a report in words: one line, or every fact with its unit; and where its kernel came from."""
 
 from dataclasses import fields
 
+from attention.kernel_source import KernelSource
 from profiling.format import NOT_RECORDED, format_bytes, format_count, format_quantity
 from profiling.recording import Environment
 
@@ -37,11 +38,37 @@ def describe_environment(environment: Environment) -> tuple[tuple[str, str], ...
     for field in fields(environment):
         value = getattr(environment, field.name)
         if isinstance(value, dict):
-            facts += [(f"flag {name}", _words(name, setting)) for name, setting in value.items()]
+            kind = field.name.removesuffix("s")
+            missing = "not installed" if kind == "package" else None
+            facts += [
+                (f"{kind} {name}", _words(name, missing if item is None else item)) for name, item in value.items()
+            ]
         else:
             label = field.name.removesuffix("_bytes").removesuffix("_mhz").replace("_", " ")
             facts.append((_LABELS.get(field.name, label), _words(field.name, value)))
     return tuple(facts)
+
+
+_ORIGINS = {
+    "hub": "the Hugging Face Hub, downloaded or checked by this run's process",
+    "cache": "the local cache of the Hugging Face Hub, at that commit",
+    "folder": "a folder that LOCAL_KERNELS names, so that no commit pins it",
+    "installed": "the installed package",
+}
+
+
+def describe_kernel_source(source: KernelSource) -> tuple[tuple[str, str], ...]:
+    """Label and value of every fact that this source has."""
+    facts = (
+        ("repository", source.repository),
+        ("revision", source.revision),
+        ("build variant", source.variant),
+        ("kernel id", source.kernel_id),
+        ("package", f"{source.package} {source.package_version}"),
+        ("compiled by", source.compiler),
+        ("loaded from", _ORIGINS[source.origin]),
+    )
+    return tuple((label, value) for label, value in facts if value)
 
 
 def _join(*parts: str) -> str:

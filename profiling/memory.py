@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from attention.cost import output_bytes
-from attention.tensors import Inputs
-from attention.workload import Workload
+from attention.kinds import AnyInputs, AnyWorkload, kind_of
+from attention.paging import Paging
 from profiling.recording import Memory
 
 if TYPE_CHECKING:
@@ -20,14 +19,21 @@ class MemoryGauge:
         self.before = self._restart()
 
     def measure(
-        self, workload: Workload, inputs: Inputs, call: "Callable[[], tuple[torch.Tensor, ...]]", *, holds_graph: bool
+        self,
+        workload: AnyWorkload,
+        inputs: AnyInputs,
+        call: "Callable[[], tuple[torch.Tensor, ...]]",
+        *,
+        holds_graph: bool,
+        paging: Paging | None = None,
     ) -> Memory:
         """Bytes of one un-profiled call.
 
         With ``holds_graph`` the call allocates nothing: its graph's memory was taken when it was captured, so that
-        the growth since before the first call counts.
+        the growth since before the first call counts. ``paging``: the cache that the call reads besides.
         """
         held = inputs.total_bytes
+        kept = 0 if paging is None else paging.kept_bytes
         peak = materialized = None
         if self.device == "cuda":
             import torch
@@ -39,11 +45,11 @@ class MemoryGauge:
             # The gradients are results too: three of them may be larger than a short sequence's score matrix.
             returned = sum(tensor.nbytes for tensor in results)
             del results
-            peak, materialized = held + grown, max(0, grown - returned)
+            peak, materialized = held + kept + grown, max(0, grown - returned)
         return Memory(
             peak_bytes=peak,
             inputs_bytes=held,
-            output_bytes=output_bytes(workload),
+            output_bytes=kind_of(workload).count_output_bytes(workload),
             materialized_bytes=materialized,
         )
 

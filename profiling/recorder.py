@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 from warnings import WarningMessage
 
-from attention.backends import BACKENDS, Decision
+from attention.backends import Decision
 from attention.call import build_call
-from attention.inputs import build_inputs, fingerprint
+from attention.inputs import fingerprint
+from attention.kinds import AnyInputs, AnyWorkload, kind_of
 from attention.lookup import find
-from attention.tensors import Inputs
 from attention.validation import check_memory, check_workload
 from attention.workload import Workload
 from profiling import timing
 from profiling.compilation import CompilerWatch
-from profiling.correctness import check_results
 from profiling.eligibility import add_first_call, build_decisions, capture_warnings, read_refusal, refuse_by_rule
 from profiling.environment import build_device_facts, capture_environment, choose_device
 from profiling.failures import build_failure, build_refusal, is_refusal, is_sticky
+from profiling.judgement import judge_results
 from profiling.memory import MemoryGauge
 from profiling.recording import (
     CapturedWarning,
@@ -41,6 +41,7 @@ from profiling.recording import (
     Stage,
 )
 from profiling.shared_work import SharedWork
+from profiling.unlock_timing import measure_unlocks
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 # The tutorial's three, so that lazy set-up of the first calls stays out of every clock.
 WARMUP_CALLS = 3
 TRACE_GZIP_LEVEL = 6
-STAGES: tuple[Stage, ...] = tuple(stage for stage in get_args(Stage) if stage not in ("queue", "environment"))
+STAGES: tuple[Stage, ...] = get_args(Stage)[2:-1]  # without the queue, the machine, and what is asked for apart
 # Without one of these nothing after it can run; the others stand alone.
 NEEDED_STAGES: tuple[Stage, ...] = ("inputs", "first_call", "warmup")
 CHECK_STAGES: tuple[Stage, ...] = ("inputs", "decisions")
@@ -100,28 +101,33 @@ def _warm_up_workload() -> Workload:
 class _Run:
     """One workload on its way through the stages."""
 
-    def __init__(self, request: RunRequest, environment: Environment, workload: Workload, shared: SharedWork) -> None:
+    def __init__(
+        self, request: RunRequest, environment: Environment, workload: AnyWorkload, shared: SharedWork
+    ) -> None:
         self.request = request
         self.environment = environment
         self.device = environment.device
         self.facts = build_device_facts(environment)
-        self.workload = workload
+        self.workload, self.kind = workload, kind_of(workload)
         self.shared = shared
-        self.recording = Recording(workload=workload, environment=environment, schedule=request.schedule)
+        started = Recording(workload=workload, environment=environment, schedule=request.schedule)
+        self.recording = replace(started, label=self.kind.label)
         self.ledger: list[LedgerEntry] = []
         self.warnings: list[CapturedWarning] = []
         self.context = ExitStack()
         self.refusal: Decision | None = None
-        self.inputs: Inputs
+        self.inputs: AnyInputs
         self.call: Callable[[], tuple[torch.Tensor, ...]]
 
     def advance(self, index: int) -> Iterator[Progress | Recording]:
         stages = CHECK_STAGES if self.request.depth == "check" else STAGES
+        if self.request.measure_unlocks:
+            stages = (*stages, "unlocks")
         count = len(self.request.workloads)
         began = time.perf_counter()
         with self.context:
             for position, stage in enumerate(stages):
-                if self.refusal is not None and stage != "decisions":
+                if self.refusal is not None and stage not in ("decisions", "unlocks"):
                     continue
                 yield Progress(
                     stage=stage,
@@ -169,9 +175,9 @@ class _Run:
         check_workload(self.workload)
         check_memory(self.workload, self.environment.free_memory_bytes, self.facts)
         tensors = self.shared.tensors(self.workload, self.device)
-        self.inputs = build_inputs(self.workload, self.device, tensors)
+        self.inputs = self.kind.build_inputs(self.workload, self.device, tensors)
         self.recording = replace(self.recording, inputs_fingerprint=fingerprint(self.inputs))
-        self.backend = find(self.workload.backend, BACKENDS, field="backend")
+        self.backend = find(self.workload.backend, self.kind.backends, field="backend")
 
     def _first_call(self) -> None:
         """This run's first call, timed to the end of its work. A process that lives on may have made others before."""
@@ -194,8 +200,9 @@ class _Run:
                 return
             first_call_ns = time.perf_counter_ns() - began
         self._keep_warnings("first_call", captured)
-        latency = Latency(first_call_ns=first_call_ns)
-        self.recording = replace(self.recording, latency=latency, compilation=self.compiler.read())
+        source = None if self.backend.read_source is None else self.backend.read_source()
+        self.recording = replace(self.recording, latency=Latency(first_call_ns=first_call_ns), kernel_source=source)
+        self.recording = replace(self.recording, compilation=self.compiler.read())
 
     def _decisions(self) -> None:
         self.context.close()  # a pin around the probes would answer for PyTorch's selector
@@ -204,6 +211,12 @@ class _Run:
         ran = self.recording.latency.first_call_ns is not None
         decisions = add_first_call(decisions, self.backend, ran=ran, refusal=self.refusal)
         self.recording = replace(self.recording, decisions=decisions)
+
+    def _unlocks(self) -> None:
+        free = self.environment.free_memory_bytes
+        for measured in measure_unlocks(self.workload, self.recording.decisions, self.facts, free):
+            so_far = (*self.recording.unlock_measurements, measured)
+            self.recording = replace(self.recording, unlock_measurements=so_far)
 
     def _warmup(self) -> None:
         for _ in range(WARMUP_CALLS):
@@ -228,9 +241,9 @@ class _Run:
         self.recording = replace(self.recording, latency=replace(latency, device=device))
 
     def _memory(self) -> None:
-        holds_graph = self.backend.holds_graph
-        memory = self.gauge.measure(self.workload, self.inputs, self.call, holds_graph=holds_graph)
-        self.recording = replace(self.recording, memory=memory)
+        holds_graph, paging = self.backend.holds_graph, self.backend.paging_of(self.workload)
+        memory = self.gauge.measure(self.workload, self.inputs, self.call, holds_graph=holds_graph, paging=paging)
+        self.recording = replace(self.recording, memory=memory, paging=paging)
 
     def _profile(self) -> None:
         self.recording = replace(self.recording, trace_gz=self._capture_trace())
@@ -266,10 +279,8 @@ class _Run:
         return gzip.compress(written[0], compresslevel=TRACE_GZIP_LEVEL, mtime=0)
 
     def _correctness(self) -> None:
-        results = self.call()
-        self._synchronize()
-        deltas = check_results(self.workload, self.inputs, results)
-        self.recording = replace(self.recording, correctness=deltas, compilation=self.compiler.read())
+        judged = judge_results(self.recording, self.backend, self.workload, self.inputs, self.call)
+        self.recording = replace(judged, compilation=self.compiler.read())
 
     def _release(self) -> None:
         """Give this workload's memory back before the next one is measured."""

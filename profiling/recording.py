@@ -10,16 +10,23 @@ from functools import cache
 from typing import Any, Literal
 
 from attention.backends import Decision
+from attention.kernel_source import KernelSource
+from attention.kinds import AnyWorkload
+from attention.paging import Paging
 from attention.validation import check_workload
-from attention.workload import InvalidWorkload, Workload
+from attention.workload import InvalidWorkload
+from profiling.check_records import MaskTruth, NonFiniteRows, UnlockMeasurement, clocks_of
+from profiling.samples import Samples as Samples
+from profiling.stored_workload import StoredWorkload, describe_place
 
 FORMAT_VERSION = 1
 _HEAD = b'{"format_version"'  # how a written recording begins
 
 # In the order in which they run; the page names them while they do.
 Stage = Literal[
-    "queue", "environment", "inputs", "first_call", "warmup", "timing", "memory", "profile", "correctness", "decisions"
-]
+    "queue", "environment", "inputs", "first_call", "warmup", "timing", "memory", "profile", "correctness", "decisions",
+    "unlocks",  # when asked for
+]  # fmt: skip
 FailureKind = Literal[
     "refused",  # the pinned backend cannot run this workload: a result, not a fault
     "out_of_memory",
@@ -86,18 +93,10 @@ class Environment:
     sm_clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
     flags: dict[str, bool | str] = field(default_factory=dict)
+    packages: dict[str, str | None] = field(default_factory=dict)  # version; None: not installed. Empty: not recorded
     on_zero_gpu: bool = False
     app_revision: str | None = None
     captured_at: str = ""  # UTC, ISO 8601
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Samples:
-    """Raw durations of one clock. ``method`` says how they were taken; ``l2`` only for device time."""
-
-    samples_ns: tuple[int, ...]
-    method: str
-    l2: Literal["warm", "flushed"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +179,7 @@ class Recording:
     """One workload on one machine. ``workload`` None: a trace that someone brought themselves."""
 
     format_version: int = FORMAT_VERSION
-    workload: Workload | None = None
+    workload: StoredWorkload | None = None
     environment: Environment | None = None
     decisions: tuple[Decision, ...] = ()
     schedule: Schedule | None = None
@@ -188,7 +187,12 @@ class Recording:
     latency: Latency = field(default_factory=Latency)
     memory: Memory | None = None
     compilation: Compilation | None = None  # None: nothing was compiled
+    kernel_source: KernelSource | None = None  # None: the kernel is part of torch, or none ran
+    paging: Paging | None = None  # None: the call read key and value themselves, from no block table
     correctness: tuple[Delta, ...] = ()
+    mask_truth: MaskTruth | None = None  # None: there is no mask, or no output to read it from
+    non_finite: tuple[NonFiniteRows, ...] = ()  # one a tensor that holds NaN or infinite values
+    unlock_measurements: tuple[UnlockMeasurement, ...] = ()  # empty unless asked for
     inputs_fingerprint: dict[str, int] = field(default_factory=dict)  # tensor -> sum of its bit patterns
     warnings: tuple[CapturedWarning, ...] = ()
     failures: tuple[Failure, ...] = ()
@@ -201,10 +205,11 @@ class Recording:
 class RunRequest:
     """One GPU entry. ``depth``: only the machine, also the refusals, or the whole recording."""
 
-    workloads: tuple[Workload, ...]
+    workloads: tuple[AnyWorkload, ...]
     depth: Literal["environment", "check", "record"] = "record"
     schedule: Schedule = field(default_factory=Schedule)
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    measure_unlocks: bool = False  # also time and judge the changes that make a refusing backend run
 
 
 # The one interface between the page or command line and whatever owns the GPU. Closing the iterator stops the run.
@@ -268,7 +273,7 @@ def parse_recording(data: bytes) -> Recording:
         _check_contents(recording)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
+        where = describe_place(first["loc"])
         what = first["msg"].removeprefix("Value error, ").rstrip(".")
         raise UnreadableRecording(f"The recording's {where} is wrong: {what}; record it again.") from None
     except InvalidWorkload as error:
@@ -285,9 +290,9 @@ def _check_contents(recording: Recording) -> None:
     """
     if recording.workload is not None:
         check_workload(recording.workload)
-    latency = recording.latency
-    for name, samples in (("device", latency.device), ("submission", latency.submission), ("wall", latency.wall)):
+    clocks = {f"latency.{name}": getattr(recording.latency, name) for name in ("device", "submission", "wall")}
+    for name, samples in (clocks | clocks_of(recording.unlock_measurements)).items():
         if samples is not None and (not samples.samples_ns or min(samples.samples_ns) < 0):
             raise UnreadableRecording(
-                f"The recording's latency.{name} has no samples or negative ones; a clock that did not run is null."
+                f"The recording's {name} has no samples or negative ones; a clock that did not run is null."
             )

@@ -8,6 +8,12 @@ Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp and sdp_utils_cpp.c
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from profiling.format import format_duration
+
+if TYPE_CHECKING:
+    from profiling.report_schema import Report
 
 # What both forms call each backend, in lower case; "cudnn" was written CuDNN up to torch 2.7.
 NAMES = {
@@ -59,3 +65,38 @@ def parse_reasons(messages: Iterable[str]) -> dict[str, tuple[str, ...]]:
 def parse_refusal(messages: Iterable[str], backend: str) -> str | None:
     """The reasons for ``backend`` in one line; None where the messages hold none for it."""
     return "; ".join(parse_reasons(messages).get(backend, ())) or None
+
+
+# What people ask about a message, by a word of it: is it slow, is it wrong, what to do.
+# Sources: CompVis/stable-diffusion#850; Dao-AILab/flash-attention#762, #1485; huggingface/transformers#31990, #38750.
+EXPLANATIONS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"not compiled with (flash|memory efficient|mem efficient|cudnn) ?attention", re.IGNORECASE),
+        "This PyTorch build was made without that kernel, as Windows wheels are since 2.2. Nothing is wrong with the "
+        "answer: SDPA takes another backend, which may be slower.",
+    ),
+    (
+        re.compile(r"only supports (ampere|gpu architectures)", re.IGNORECASE),
+        "That kernel is built for some compute capabilities alone, flash for 8.0 and newer, whatever the GPU is "
+        "called. Efficient and math run on older ones. On a newer GPU it means that the tensors lay elsewhere, such as "
+        "weights that were offloaded to the CPU.",
+    ),
+    (
+        re.compile(r"output_attentions", re.IGNORECASE),
+        "Attention weights are the matrix of seq_len_q × seq_len_kv that fused kernels never write to memory, so that "
+        "a library which is asked for them runs its own operator-by-operator code. This app never asks for them.",
+    ),
+)
+
+
+def explain_message(message: str, report: "Report") -> str | None:
+    """What a message of PyTorch or of a library means for this run; None for one that says it itself."""
+    meaning = next((answer for pattern, answer in EXPLANATIONS if pattern.search(message)), None)
+    if meaning is None:
+        return None
+    observed, latency = report.observed_backend, report.latency
+    if observed is None or observed.confidence == "unknown":
+        return meaning
+    clock, name = (latency.device, "device") if latency.device is not None else (latency.wall, "wall")
+    cost = "" if clock is None else f" in {format_duration(clock.median_ns)} of {name} time ({clock.method})"
+    return f"{meaning} Here {observed.family} ran{cost}."

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 
 from attention.backends import BACKENDS
-from attention.cost import COST_ASSUMPTIONS, count_bytes_min, count_flops, score_matrix_bytes
-from attention.workload import Workload
+from attention.kinds import AnyWorkload, kind_of
 from profiling.answers import build_answers
 from profiling.findings import evaluate_rules
+from profiling.measured_unlocks import build_measured_unlocks
 from profiling.observed import build_observed_backend
 from profiling.recording import Failure, Latency, LedgerEntry, Recording, UnreadableRecording, parse_recording
 from profiling.report_schema import Cost, LatencyReport, Report
@@ -101,9 +101,14 @@ def build_report(recording: Recording, trace: Trace | None) -> Report:
         latency=latency,
         memory=recording.memory,
         compilation=recording.compilation,
+        kernel_source=recording.kernel_source,
+        paging=recording.paging,
         cost=cost,
         roofline=roofline,
         correctness=recording.correctness,
+        mask_truth=recording.mask_truth,
+        non_finite=recording.non_finite,
+        unlock_measurements=build_measured_unlocks(recording, latency),
         inputs_fingerprint=recording.inputs_fingerprint,
         gpu_seconds=recording.gpu_seconds,
     )
@@ -138,15 +143,17 @@ def predict_backend(recording: Recording) -> str | None:
     return decision.selects if selects else requested
 
 
-def build_cost(workload: Workload) -> Cost:
-    """FLOPs of the allowed cells, least traffic and score matrix of one call."""
-    flops, bytes_min = count_flops(workload), count_bytes_min(workload)
+def build_cost(workload: AnyWorkload) -> Cost:
+    """FLOPs, least traffic, and what a composed form of one call writes to memory."""
+    kind = kind_of(workload)
+    flops, bytes_min = kind.count_flops(workload), kind.count_bytes_min(workload)
     return Cost(
         flops=flops,
         bytes_min=bytes_min,
-        score_matrix_bytes=score_matrix_bytes(workload),
+        score_matrix_bytes=kind.count_score_matrix_bytes(workload),
+        intermediates_bytes=kind.count_intermediates_bytes(workload),
         arithmetic_intensity=flops / bytes_min,
-        assumptions=COST_ASSUMPTIONS,
+        assumptions=kind.describe_cost(workload),
     )
 
 

@@ -8,7 +8,9 @@ from functools import cache
 from typing import Any, Literal
 
 from attention.backends import Decision
-from attention.workload import Workload
+from attention.kernel_source import KernelSource
+from attention.paging import Paging
+from profiling.check_records import MaskTruth, NonFiniteRows
 from profiling.recording import (
     CapturedWarning,
     Compilation,
@@ -19,6 +21,7 @@ from profiling.recording import (
     Memory,
     Schedule,
 )
+from profiling.stored_workload import StoredWorkload
 from profiling.trace.events import TraceHealth
 
 REPORT_FORMAT_VERSION = 1
@@ -134,6 +137,27 @@ class LatencyReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredUnlock:
+    """One change that unlocks a refusing backend, as UnlockMeasurement, beside the run that was asked for.
+
+    ``base_backend`` None: the run itself gave no time. ``base_ns`` is its median on the clock that both have, device
+    time where there is one; ``clock`` names it.
+    """
+
+    backend: str
+    change: str
+    device: LatencySummary | None = None
+    wall: LatencySummary | None = None
+    max_abs_error: float | None = None
+    error_budget: float | None = None
+    within_budget: bool | None = None
+    skipped: str = ""
+    base_backend: str | None = None
+    base_ns: int | None = None
+    clock: Literal["device", "wall"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedBackend:
     """What the trace proves. ``family``: one of a backend's ``families``, or unknown."""
 
@@ -146,9 +170,10 @@ class ObservedBackend:
 class Cost:
     flops: int
     bytes_min: int
-    score_matrix_bytes: int  # one copy in the workload's dtype; math holds it in float32 at least
+    score_matrix_bytes: int | None  # one copy in the workload's dtype; math holds it in float32 at least
     arithmetic_intensity: float  # FLOP/byte
     assumptions: tuple[str, ...]
+    intermediates_bytes: int | None = None  # what the eager form of an operation writes between its operators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +222,7 @@ class Answer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     format_version: int = REPORT_FORMAT_VERSION
-    workload: Workload | None = None
+    workload: StoredWorkload | None = None
     environment: Environment | None = None
     decisions: tuple[Decision, ...] = ()
     failures: tuple[Failure, ...] = ()
@@ -216,9 +241,14 @@ class Report:
     latency: LatencyReport = field(default_factory=LatencyReport)
     memory: Memory | None = None
     compilation: Compilation | None = None  # None: nothing was compiled
+    kernel_source: KernelSource | None = None  # None: the kernel is part of torch, or none ran
+    paging: Paging | None = None  # None: the call read key and value themselves, from no block table
     cost: Cost | None = None
     roofline: Roofline | None = None
     correctness: tuple[Delta, ...] = ()
+    mask_truth: MaskTruth | None = None  # None: there is no mask, or no output to read it from
+    non_finite: tuple[NonFiniteRows, ...] = ()
+    unlock_measurements: tuple[MeasuredUnlock, ...] = ()
     inputs_fingerprint: dict[str, int] = field(default_factory=dict)
     verdicts: tuple[RuleVerdict, ...] = ()
     answers: tuple[Answer, ...] = ()

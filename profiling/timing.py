@@ -115,6 +115,10 @@ def _capture(call: "AttentionCall", calls: int) -> "torch.cuda.CUDAGraph":
                 call()
     except RuntimeError:
         _capture_stream.cache_clear()  # what a broken capture leaves of its stream must not meet the next one
+        # cuBLAS keeps a workspace a stream; the given-up stream's would stay for the life of the process.
+        clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
+        if clear is not None:
+            clear()
         raise
     return graph
 

@@ -12,11 +12,16 @@ from attention.lookup import find
 from attention.masks import mask_of
 from attention.workload import SIZE_LIMITS, DType, InvalidWorkload, Layout, MaskForm, Workload
 
-# 8 half-type elements are 16 bytes, the widest load of a GPU thread: what every fused kernel is aligned to.
-HEAD_DIM_STEP = 8
+# 16 bytes, the widest load of a GPU thread, are 4 float32 or 8 half-type elements: every fused kernel is aligned to
+# some multiple of this.
+HEAD_DIM_STEP = 4
+# Changes tried for each refusing backend. A try is one call of one batch entry, milliseconds, except that cuDNN builds
+# a plan for it, up to 0.7 s on an H200: three for each of three backends stay near two seconds.
+UNLOCK_TRIES = 3
 # Nearest in memory first; each of them is what some fused kernel takes.
 DTYPES = (DType.BFLOAT16, DType.FLOAT16, DType.FLOAT32)
 NONE_KNOWN = "none known"
+MEASURE_UNLOCKS_HELP = f"also run, time and judge up to {UNLOCK_TRIES} single changes for each backend that refuses"
 FORMS = (MaskForm.IS_CAUSAL, MaskForm.BOOL, MaskForm.ADDITIVE)
 
 
@@ -31,16 +36,32 @@ class Unlock:
 
     @property
     def sentence(self) -> str:
-        """``dtype → bfloat16``; a padded size says so."""
-        padded = " (padded with zeros)" if self.field.startswith("head_dim") else ""
-        return f"{self.field} → {self.after}{padded}"
+        """``dtype → bfloat16``; a padded size, and a layout by what it means in PyTorch, say so."""
+        if self.field.startswith("head_dim"):
+            return f"{self.field} → {self.after} (padded with zeros)"
+        if self.field == "layout":
+            return f"{self.field} → {self.after} ({_LAYOUT_WORDS[self.before, self.after]})"
+        return f"{self.field} → {self.after}"
+
+
+_LAYOUT_WORDS = {
+    (Layout.TRANSPOSED.value, Layout.CONTIGUOUS.value): ".contiguous()",
+    (Layout.EXPANDED_KV.value, Layout.CONTIGUOUS.value): "key and value as stored, with enable_gqa",
+    (Layout.CONTIGUOUS.value, Layout.EXPANDED_KV.value): "key and value repeated for every query head",
+    (Layout.TRANSPOSED.value, Layout.EXPANDED_KV.value): "key and value repeated for every query head",
+}
 
 
 def describe_unlocks(decision: Decision) -> str:
-    """What a reader is told about a refusal: the changes that were tried and ran; empty where nothing was refused."""
+    """What a reader is told about a refusal: the changes that ran, and those that were not tried and why.
+
+    Empty where nothing was refused.
+    """
     if decision.verdict != "rejected":
         return ""
-    return "; or ".join(decision.unlocked_by) or NONE_KNOWN
+    known = "; or ".join(decision.unlocked_by)
+    untried = f"not tried: {'; '.join(decision.untried)}" if decision.untried else ""
+    return "; ".join(part for part in (known, untried) if part) or decision.remedy or NONE_KNOWN
 
 
 def find_unlocks(workload: Workload, decision: Decision, facts: DeviceFacts) -> tuple[Unlock, ...]:
@@ -52,11 +73,16 @@ def find_unlocks(workload: Workload, decision: Decision, facts: DeviceFacts) -> 
         return ()
     backend = find(decision.backend, BACKENDS, field="backend")
     asked = replace(workload, backend=backend.slug)
-    return tuple(
-        edit
-        for edit in (*_mask_forms(asked), *_layouts(asked), *_head_dims(asked), *_dtypes(asked))
-        if backend.check(edit.workload, facts).verdict == "accepted"
-    )
+
+    def takes(edit: Unlock) -> bool:
+        return backend.check(edit.workload, facts).verdict == "accepted"
+
+    exact = filter(takes, (*_mask_forms(asked), *_layouts(asked)))
+    # Of all sizes that would do, the least. Where the rule sees no fault, no size is to blame.
+    by_rule = backend.check(asked, facts).verdict == "rejected"
+    padded = (next(filter(takes, sizes), None) for sizes in (_head_dims(asked) if by_rule else ()))
+    rounded = filter(takes, _dtypes(asked))
+    return (*exact, *(edit for edit in padded if edit is not None), *rounded)
 
 
 def _mask_forms(workload: Workload) -> Iterator[Unlock]:
@@ -83,31 +109,37 @@ def _layouts(workload: Workload) -> Iterator[Unlock]:
     layouts = [Layout.CONTIGUOUS] if workload.layout is Layout.TRANSPOSED else []
     if workload.presented_kv_heads != workload.num_heads:
         layouts.insert(0, Layout.EXPANDED_KV)
+    elif workload.kv_heads != workload.num_heads:
+        layouts.append(Layout.CONTIGUOUS)
     for layout in layouts:
         edited = replace(workload, layout=layout)
         yield Unlock(field="layout", before=workload.layout, after=layout, workload=edited)
 
 
-def _head_dims(workload: Workload) -> Iterator[Unlock]:
-    """Zeros behind query and key add nothing to a score; zeros behind value give columns to cut off."""
+def _head_dims(workload: Workload) -> Iterator[Iterator[Unlock]]:
+    """For each size that can be padded alone, every larger one, the least first.
+
+    Zeros behind query and key add nothing to a score; zeros behind value give columns to cut off.
+    """
     head_dim, value_dim = workload.head_dim, workload.value_dim
     tied = head_dim == value_dim
-    for size in sorted({_round_up(head_dim), max(head_dim, value_dim)} - {head_dim}):
-        yield from _pad(workload, "head_dim", head_dim, size, size if tied else value_dim)
+    yield (
+        _pad(workload, "head_dim", head_dim, size, size if tied else value_dim)
+        for size in _larger_sizes(head_dim, value_dim)
+    )
     if not tied:
-        for size in sorted({_round_up(value_dim), max(head_dim, value_dim)} - {value_dim}):
-            yield from _pad(workload, "head_dim_v", value_dim, head_dim, size)
+        yield (_pad(workload, "head_dim_v", value_dim, head_dim, size) for size in _larger_sizes(value_dim, head_dim))
 
 
-def _pad(workload: Workload, field: str, before: int, head_dim: int, value_dim: int) -> Iterator[Unlock]:
-    if max(head_dim, value_dim) > SIZE_LIMITS["head_dim"]:
-        return
+def _larger_sizes(size: int, other: int) -> list[int]:
+    """Aligned sizes above ``size``, and ``other`` where it is above: some kernels take one size for all tensors."""
+    aligned = range((size // HEAD_DIM_STEP + 1) * HEAD_DIM_STEP, SIZE_LIMITS["head_dim"] + 1, HEAD_DIM_STEP)
+    return sorted({*aligned, *([other] if other > size else [])})
+
+
+def _pad(workload: Workload, field: str, before: int, head_dim: int, value_dim: int) -> Unlock:
     edited = replace(workload, head_dim=head_dim, head_dim_v=value_dim, scale=workload.softmax_scale)
-    yield Unlock(field=field, before=str(before), after=str(getattr(edited, field)), workload=edited)
-
-
-def _round_up(size: int) -> int:
-    return -(-size // HEAD_DIM_STEP) * HEAD_DIM_STEP
+    return Unlock(field=field, before=str(before), after=str(getattr(edited, field)), workload=edited)
 
 
 def _dtypes(workload: Workload) -> Iterator[Unlock]:

@@ -2,8 +2,8 @@
 
 import shlex
 
+from attention.kinds import AnyWorkload
 from attention.validation import flatten_workload
-from attention.workload import Workload
 
 PROGRAM = "python -m profiling"
 
@@ -13,7 +13,7 @@ def flag_of(field: str) -> str:
     return f"--{field.replace('_', '-')}"
 
 
-def write_command(workload: Workload, *, command: str = "run", device: str = "auto") -> str:
+def write_command(workload: AnyWorkload, *, command: str = "run", device: str = "auto") -> str:
     """One shell line that gives ``workload`` again, every field spelt out so that no default can change it."""
     words = [*PROGRAM.split(), command]
     for field, value in flatten_workload(workload).items():

@@ -2,20 +2,24 @@
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gradio as gr
 from gradio.data_classes import FileData
 from pydantic import TypeAdapter
 
-from attention.validation import FOLLOWS, WORKLOAD_FIELDS, WorkloadField, complete_fields, parse_workload
-from attention.workload import InvalidWorkload, Workload
+from attention.field import WorkloadField
+from attention.kinds import AnyWorkload
+from attention.validation import FOLLOWS, WORKLOAD_FIELDS, complete_fields, parse_workload
+from attention.workload import InvalidWorkload
 from profiling.recording import Environment, Recorder, RunRequest
 from profiling.report import Analysis, analyze_file, analyze_recording
 from profiling.report_schema import write_report
 from profiling.trace.parse import InvalidTrace
+from profiling.unlocks import MEASURE_UNLOCKS_HELP
 from profiling.zero_gpu import on_zero_gpu
 from ui.live_run import collect_recording
 from ui.machine_facts import KnownMachine
@@ -31,7 +35,9 @@ def add_endpoints(record: Recorder, machine: KnownMachine, *, concurrency_limit:
     device: dict[str, Any] = {"concurrency_id": "device", "concurrency_limit": concurrency_limit}
 
     def profile(*values: object) -> tuple[Json, list[Json]]:
-        recording = collect_recording(record, RunRequest(workloads=(_parse(values, record, machine),)), machine)
+        fields, options = values[: len(WORKLOAD_FIELDS)], values[len(WORKLOAD_FIELDS) :]
+        request = RunRequest(workloads=(_parse(fields, record, machine),), measure_unlocks=any(options))
+        recording = collect_recording(record, request, machine)
         return _answer(analyze_recording(recording))
 
     def check(*values: object) -> Json:
@@ -46,10 +52,11 @@ def add_endpoints(record: Recorder, machine: KnownMachine, *, concurrency_limit:
         facts: Json = _ENVIRONMENT.dump_python(recording.environment, mode="json")
         return facts
 
-    _name(profile, "Runs one attention call under the profiler and returns its report and every download.")
+    summary = "Runs one call under the profiler and returns its report and every download."
+    _name(profile, summary, options={"measure_unlocks": MEASURE_UNLOCKS_HELP})
     _name(
         check,
-        "Asks every backend whether it takes this attention call; the report's decisions hold each verdict.",
+        "Asks every backend whether it takes this call; the report's decisions hold each verdict.",
     )
     gr.api(profile, api_name="profile", **device)
     gr.api(check, api_name="check", **device)
@@ -88,7 +95,7 @@ def _as_json(analysis: Analysis) -> Json:
     return report
 
 
-def _parse(values: tuple[object, ...], record: Recorder, machine: KnownMachine) -> Workload:
+def _parse(values: tuple[object, ...], record: Recorder, machine: KnownMachine) -> AnyWorkload:
     """The workload of an endpoint's arguments, which stand in WORKLOAD_FIELDS order; None was left out."""
     if machine.environment is None and not on_zero_gpu():
         # The defaults are the device's. On ZeroGPU asking would cost the caller a part of their GPU time.
@@ -105,8 +112,11 @@ def _error(message: str) -> gr.Error:
     return gr.Error(message, print_exception=False)
 
 
-def _name(endpoint: Callable[..., Any], summary: str) -> None:
-    """Gives ``endpoint`` the workload fields as its named parameters, because Gradio reads them off the signature."""
+def _name(endpoint: Callable[..., Any], summary: str, *, options: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Gives ``endpoint`` the workload fields as its named parameters, because Gradio reads them off the signature.
+
+    ``options``: switches behind the fields, with what each does; left out it is off.
+    """
     parameters = [
         inspect.Parameter(
             field.name,
@@ -116,10 +126,15 @@ def _name(endpoint: Callable[..., Any], summary: str) -> None:
         )
         for field in WORKLOAD_FIELDS
     ]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False, annotation=bool)
+        for name in options
+    ]
     returned = inspect.signature(endpoint).return_annotation
     endpoint.__signature__ = inspect.Signature(parameters, return_annotation=returned)  # type: ignore[attr-defined]
     endpoint.__annotations__ = {item.name: item.annotation for item in parameters} | {"return": returned}
     described = [f"    {field.name}: {_describe(field)}" for field in WORKLOAD_FIELDS]
+    described += [f"    {name}: {help}; default false" for name, help in options.items()]
     endpoint.__doc__ = "\n".join([summary, "", "Parameters:", *described])
 
 

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
-from attention.workload import Workload
+from attention.kinds import AnyWorkload
 from profiling.recording import Progress, Recorder, Recording, RunRequest
 from profiling.report import analyze_recording
 from ui.components.progress import render_progress
@@ -46,12 +46,18 @@ def follow_run(record: Recorder, request: RunRequest) -> Iterator[Progress | Rec
 
 
 def run_live(
-    record: Recorder, workload: Workload, machine: KnownMachine, *, guess: float | None, shows_old: bool
+    record: Recorder,
+    workload: AnyWorkload,
+    machine: KnownMachine,
+    *,
+    guess: float | None,
+    shows_old: bool,
+    measure_unlocks: bool = False,
 ) -> Iterator[RunUpdate]:
     """Each stage as it comes, then the view of the recording, whole or partial. Closing the iterator stops the run."""
     started = time.monotonic()
     run = uuid.uuid4().hex
-    for item in follow_run(record, RunRequest(workloads=(workload,))):
+    for item in follow_run(record, RunRequest(workloads=(workload,), measure_unlocks=measure_unlocks)):
         if isinstance(item, Progress):
             elapsed_ms = round(1000 * (time.monotonic() - started))
             yield RunUpdate(progress=render_progress(item, run=run, elapsed_ms=elapsed_ms, shows_old=shows_old))

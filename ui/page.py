@@ -31,7 +31,7 @@ from ui.presets import PRESETS
 from ui.report_view import ReportView, create_report_view, render_values
 from ui.sidebar import Sidebar, create_sidebar, render_note_values
 from ui.view import Origin, RunView
-from ui.workload_form import control_values, read_controls, render_problem
+from ui.workload_form import control_updates, control_values, read_controls, render_problem
 
 _log = logging.getLogger(__name__)
 # Off ZeroGPU all device work is one group with room for one, so that runs never disturb each other's timing.
@@ -96,23 +96,30 @@ class _Page:
         return render_top_bar(self.machine.environment, space_id=os.environ.get("SPACE_ID"))
 
     def _connect_form(self) -> None:
-        controls = self.form.controls
+        form, controls = self.form, self.form.controls
         private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
         gr.on(
-            [control.change for control in controls],
-            lambda *values: render_note_values(values, self.machine.environment),
-            inputs=controls,
+            [control.change for control in (form.measure_unlocks, *form.controls)],
+            self._note_values,
+            inputs=[form.measure_unlocks, *form.controls],
             outputs=self.form.notes,
             trigger_mode="always_last",
             **private,
         )
+        # Another operation, the first field, starts from its own default case: on a CPU from a small one.
+        controls[0].input(
+            lambda name: control_updates(default_fields(self.machine.device, name)), controls[0], controls, **private
+        )
         presets = {preset.slug: preset for preset in PRESETS}
         self.form.preset.input(
-            lambda slug: [presets[slug].summary_line(), *control_values(presets[slug].fields())],
+            lambda slug: [presets[slug].summary_line(), *control_updates(presets[slug].fields())],
             inputs=self.form.preset,
             outputs=[self.form.preset_summary, *controls],
             **private,
         )
+
+    def _note_values(self, measure_unlocks: bool, *values: object) -> list[Any]:
+        return render_note_values(values, self.machine.environment, measure_unlocks=measure_unlocks)
 
     def _connect_run(self) -> None:
         form = self.form
@@ -128,7 +135,7 @@ class _Page:
         )
         live = waiting.then(
             self._run,
-            inputs=[self.has_view, form.guess, *form.controls],
+            inputs=[self.has_view, form.guess, form.measure_unlocks, *form.controls],
             outputs=outputs,
             api_visibility="private",
             show_progress="hidden",
@@ -136,8 +143,8 @@ class _Page:
             concurrency_limit=self._limit,
         )
         live.then(
-            lambda *values: render_note_values(values, self.machine.environment),
-            inputs=form.controls,
+            self._note_values,
+            inputs=[form.measure_unlocks, *form.controls],
             outputs=form.notes,
             api_visibility="private",
             show_progress="hidden",
@@ -160,7 +167,9 @@ class _Page:
             concurrency_limit=None,
         )
 
-    def _run(self, has_view: bool, guess: str | None, *values: object) -> Iterator[dict[Any, Any]]:
+    def _run(
+        self, has_view: bool, guess: str | None, measure_unlocks: bool, *values: object
+    ) -> Iterator[dict[Any, Any]]:
         """Stages while the run goes, then every component of the new report."""
         form = self.form
         idle = {self.progress: "", form.run: gr.update(interactive=True), form.stop: gr.update(interactive=False)}
@@ -173,7 +182,8 @@ class _Page:
             yield idle | {form.error: render_problem(problem), self.report.notices: notice}
             return
         try:
-            for update in run_live(self.record, workload, self.machine, guess=expected, shows_old=has_view):
+            options: dict[str, Any] = {"guess": expected, "shows_old": has_view, "measure_unlocks": measure_unlocks}
+            for update in run_live(self.record, workload, self.machine, **options):
                 if update.view is None:
                     yield {self.progress: update.progress}
                 else:
@@ -245,8 +255,8 @@ class _Page:
             queue=False,
             **private,
         ).then(
-            lambda *values: render_note_values(values, self.machine.environment),
-            inputs=form.controls,
+            self._note_values,
+            inputs=[form.measure_unlocks, *form.controls],
             outputs=form.notes,
             queue=False,
             **private,
@@ -272,7 +282,7 @@ class _Page:
             "This machine has no GPU, so the form starts from a case that ends in seconds on a CPU.",
             class_="form-note att",
         )
-        return [small.slug, note, *control_values(small.fields())]
+        return [small.slug, note, *control_updates(small.fields())]
 
 
 def _show_waiting(has_view: bool) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from attention.validation import CPU_DEFAULTS, default_fields
+from attention.validation import CPU_DEFAULTS, default_fields, operation_of_fields
 from attention.workload import Scalar
 from ui.markup import Markup, element
 
@@ -18,7 +18,7 @@ class Preset:
 
     def fields(self) -> dict[str, Scalar | None]:
         """The value of every field."""
-        return default_fields("cuda") | self.changes
+        return default_fields("cuda", operation_of_fields(self.changes)) | self.changes
 
     def summary_line(self) -> Markup:
         """The summary as the form shows it."""
@@ -97,5 +97,29 @@ PRESETS: tuple[Preset, ...] = (
         title="Long: S8192 D128",
         summary="where a score matrix would take gigabytes and fused kernels pay most",
         changes={"batch_size": 1, "seq_len_q": 8192, "seq_len_kv": 8192, "head_dim": 128},
+    ),
+    Preset(
+        slug="swiglu_eager",
+        title="SwiGLU, eager",
+        summary="beyond attention: three products, a silu and a product of two tensors; how many kernels?",
+        changes={"operation": "swiglu", "backend": "eager"},
+    ),
+    Preset(
+        slug="swiglu_compiled",
+        title="SwiGLU, compiled",
+        summary="the pointwise work is fused and the products stay: how much is there to gain beside them?",
+        changes={"operation": "swiglu", "backend": "compiled"},
+    ),
+    Preset(
+        slug="rms_norm_eager",
+        title="residual + RMSNorm, eager",
+        summary="no product at all: each operator reads and writes the whole tensor again",
+        changes={"operation": "residual_rms_norm", "backend": "eager"},
+    ),
+    Preset(
+        slug="rms_norm_compiled",
+        title="residual + RMSNorm, compiled",
+        summary="one kernel that reads and writes once; compare its device time with the eager one's",
+        changes={"operation": "residual_rms_norm", "backend": "compiled"},
     ),
 )

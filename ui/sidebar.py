@@ -7,8 +7,9 @@ from typing import Any
 import gradio as gr
 
 from profiling.recording import Environment
+from profiling.unlocks import MEASURE_UNLOCKS_HELP
 from ui.presets import PRESETS
-from ui.workload_form import build_notes, control_values, create_controls, show_parameters
+from ui.workload_form import build_notes, control_values, create_controls, show_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class Sidebar:
     preset: gr.Dropdown
     preset_summary: gr.HTML
     controls: list[gr.components.FormComponent]
+    measure_unlocks: gr.Checkbox
     guess: gr.Textbox
     error: gr.HTML
     run: gr.Button
@@ -34,6 +36,13 @@ def create_sidebar(fields: Mapping[str, object]) -> Sidebar:
         )
         preset_summary = gr.HTML(PRESETS[0].summary_line(), apply_default_css=False)
         controls = create_controls(fields)
+        with controls.advanced:
+            measure_unlocks = gr.Checkbox(
+                value=False,
+                label="measure what unlocks the refused backends",
+                info=MEASURE_UNLOCKS_HELP,
+                elem_id="measure-unlocks",
+            )
         picture = gr.HTML(first.picture, elem_id="mask-picture", apply_default_css=False)
         guess = gr.Textbox(
             label="your guess: kernels a step",
@@ -52,22 +61,25 @@ def create_sidebar(fields: Mapping[str, object]) -> Sidebar:
         preset=preset,
         preset_summary=preset_summary,
         controls=list(controls.by_field.values()),
+        measure_unlocks=measure_unlocks,
         guess=guess,
         error=error,
         run=run,
         stop=stop,
-        notes=[error, estimate, chips, picture, run, *controls.of_parameters],
+        notes=[error, estimate, chips, picture, run, *controls.changing],
     )
 
 
-def render_note_values(values: Sequence[object], environment: Environment | None) -> list[Any]:
+def render_note_values(
+    values: Sequence[object], environment: Environment | None, *, measure_unlocks: bool = False
+) -> list[Any]:
     """Values for ``Sidebar.notes``; a wrong value disables Run and says why beside it."""
-    notes = build_notes(values, environment)
+    notes = build_notes(values, environment, measure_unlocks=measure_unlocks)
     return [
         notes.message,
         notes.estimate,
         notes.chips,
         gr.skip() if notes.picture is None else notes.picture,
         gr.update(interactive=notes.workload is not None),
-        *show_parameters(values),
+        *show_fields(values),
     ]

@@ -29,5 +29,8 @@ class RunView:
 
     @property
     def was_refused(self) -> bool:
-        """Whether the chosen backend turned the workload down."""
-        return any(failure.kind == "refused" for failure in self.analysis.report.failures)
+        """Whether the chosen backend turned the workload down, or its kernel is not here: there is no call to show."""
+        failures = self.analysis.report.failures
+        return any((failure.stage, failure.kind) == ("first_call", "unavailable") for failure in failures) or any(
+            failure.kind == "refused" for failure in failures
+        )

@@ -1,41 +1,46 @@
 """The experiment form: one control a workload field, and what can be said of the choice before anything runs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
-from attention.backends import BACKENDS
-from attention.cost import estimate_memory
-from attention.masks import MASKS, density, mask_of
+from attention.field import OPERATION_NAMES, WorkloadField
+from attention.kinds import AnyWorkload, kind_of
+from attention.masks import MASKS
 from attention.masks.causal import ALIGNMENT
 from attention.validation import (
     FIELDS_BY_NAME,
     MASK_PARAMETER_FIELDS,
     WORKLOAD_FIELDS,
-    WorkloadField,
     check_memory,
+    operation_of_fields,
     parse_workload,
+    with_backend,
 )
-from attention.workload import InvalidWorkload, MaskForm, Workload
+from attention.workload import InvalidWorkload, Workload
 from profiling.budget import estimate_gpu_seconds
 from profiling.environment import build_device_facts
-from profiling.format import format_bytes, format_count, format_duration, format_share
+from profiling.format import format_bytes, format_duration
 from profiling.recording import Environment
-from ui.components.mask_picture import render_mask_picture, sample_mask
-from ui.markup import Markup, element, text
+from ui.components.mask_note import render_corners, render_mask_note
+from ui.markup import Markup, element
 
 # Fields that stand on one line; those named in no row go under "advanced".
 _ROWS = (
-    ("backend",),
+    ("operation", "backend"),
     ("batch_size", "num_heads", "kv_heads"),
     ("seq_len_q", "seq_len_kv", "head_dim"),
+    ("tokens", "hidden_size", "intermediate_size"),
     ("dtype", "mask"),
+    # The parameters of the chosen mask; those of the others are hidden.
+    tuple(field.name for field in MASK_PARAMETER_FIELDS.values()),
 )
-# Below the rows stand the parameters of the chosen mask; those of the others are hidden.
-_PARAMETERS = {field.name: name for name, field in MASK_PARAMETER_FIELDS.items()}
-_ON_ROWS = {name for row in _ROWS for name in row}
+_PARAMETERS = frozenset(_ROWS[-1])
+_ON_ROWS = {name for row in _ROWS[:-1] for name in row}
+# Not every operation has these, or not every mask.
+_CHANGING = tuple(field.name for field in WORKLOAD_FIELDS if field.operations != OPERATION_NAMES)
 NOT_SET = "not set"
 _CORNER_FIELD = f"mask_{ALIGNMENT.name}"
 
@@ -47,7 +52,7 @@ class FormNotes:
     ``picture`` None: there is nothing to draw, so the last picture may stay.
     """
 
-    workload: Workload | None
+    workload: AnyWorkload | None
     message: Markup
     estimate: Markup
     chips: Markup
@@ -56,50 +61,68 @@ class FormNotes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controls:
-    """A control for every field, in WORKLOAD_FIELDS order, and the row that holds those of a mask's parameters."""
+    """A control for every field, in WORKLOAD_FIELDS order, and the rows that hold most of them, in page order."""
 
     by_field: dict[str, gr.components.FormComponent]
-    parameter_row: gr.Row
+    rows: tuple[gr.Row, ...]
+    advanced: gr.Accordion
 
     @property
-    def of_parameters(self) -> "list[gr.Row | gr.components.FormComponent]":
-        """What ``show_parameters`` shows and hides."""
-        return [self.parameter_row, *(self.by_field[name] for name in _PARAMETERS)]
+    def changing(self) -> "list[gr.Row | gr.components.FormComponent]":
+        """What ``show_fields`` shows and hides."""
+        return [*self.rows, *(self.by_field[name] for name in _CHANGING), self.by_field["backend"]]
 
 
 def create_controls(values: Mapping[str, object]) -> Controls:
     """The form with ``values`` in it, in the page's order."""
-    controls = {}
-    for row in _ROWS:
-        with gr.Row(elem_classes="field-row"):
-            for name in row:
-                controls[name] = _create_control(FIELDS_BY_NAME[name], values.get(name))
-    shown = shown_parameters(values.get("mask"))
-    with gr.Row(elem_classes="field-row", elem_id="mask-parameters", visible=bool(shown)) as parameter_row:
-        for name in _PARAMETERS:
-            controls[name] = _create_control(FIELDS_BY_NAME[name], values.get(name), visible=name in shown)
-    with gr.Accordion("Advanced", open=False):
+    controls, rows = {}, []
+    shown = shown_fields(values)
+    filled = dict(zip(FIELDS_BY_NAME, control_values(values), strict=True))
+    operation = operation_of_fields(values)
+    for names in _ROWS:
+        with gr.Row(elem_classes="field-row", visible=bool(shown & set(names))) as row:
+            rows.append(row)
+            for name in names:
+                controls[name] = _create_control(FIELDS_BY_NAME[name], filled[name], operation, name in shown)
+    with gr.Accordion("Advanced", open=False) as advanced:
         for field in WORKLOAD_FIELDS:
             if field.name not in controls:
-                controls[field.name] = _create_control(field, values.get(field.name))
-    return Controls(
-        by_field={field.name: controls[field.name] for field in WORKLOAD_FIELDS}, parameter_row=parameter_row
-    )
+                controls[field.name] = _create_control(field, filled[field.name], operation, field.name in shown)
+    by_field = {field.name: controls[field.name] for field in WORKLOAD_FIELDS}
+    return Controls(by_field=by_field, rows=tuple(rows), advanced=advanced)
 
 
-def shown_parameters(mask: object) -> set[str]:
-    """Fields of the mask's own parameters; none for a mask that is not known."""
-    return {f"mask_{parameter.name}" for entry in MASKS if entry.slug == mask for parameter in entry.parameters}
+def shown_fields(fields: Mapping[str, object]) -> set[str]:
+    """Names of the fields that the chosen operation and mask have; a mask that is not known has no parameters."""
+    operation, mask = operation_of_fields(fields), fields.get("mask")
+    of_mask = {f"mask_{parameter.name}" for entry in MASKS if entry.slug == mask for parameter in entry.parameters}
+    return {
+        field.name
+        for field in WORKLOAD_FIELDS
+        if operation in field.operations and (field.name not in _PARAMETERS or field.name in of_mask)
+    }
 
 
-def show_parameters(values: Sequence[object]) -> list[Any]:
-    """Updates for ``Controls.of_parameters`` that leave the chosen mask's own."""
-    fields = {field.name: value for field, value in zip(WORKLOAD_FIELDS, values, strict=True)}
-    shown = shown_parameters(fields["mask"])
-    return [gr.update(visible=bool(shown)), *(gr.update(visible=name in shown) for name in _PARAMETERS)]
+def show_fields(values: Sequence[object]) -> list[Any]:
+    """Updates for ``Controls.changing`` that leave the chosen operation's and mask's own, and offer its backends.
+
+    No value changes here: while a preset fills the controls one by one, this sees them half filled.
+    """
+    fields = _name_values(values)
+    shown = shown_fields(fields)
+    rows = [gr.update(visible=bool(shown & set(names))) for names in _ROWS]
+    return [*rows, *(gr.update(visible=name in shown) for name in _CHANGING), gr.update(**_backend_choices(fields))]
 
 
-def _create_control(field: WorkloadField, value: object, *, visible: bool = True) -> gr.components.FormComponent:
+def _backend_choices(fields: Mapping[str, object]) -> dict[str, Any]:
+    return {"choices": list(FIELDS_BY_NAME["backend"].choices_of(operation_of_fields(fields)))}
+
+
+def _name_values(values: Sequence[object]) -> dict[str, object]:
+    return {field.name: value for field, value in zip(WORKLOAD_FIELDS, values, strict=True)}
+
+
+def _create_control(field: WorkloadField, value: object, operation: str, visible: bool) -> gr.components.FormComponent:
     options: dict[str, Any] = {
         "label": field.label,
         "elem_id": f"field-{field.name}",
@@ -109,45 +132,63 @@ def _create_control(field: WorkloadField, value: object, *, visible: bool = True
     if field.name not in _ON_ROWS:
         options["info"] = field.help
     if field.kind == "choice":
-        choices = [(choice, choice) for choice in field.choices]
+        choices = [(choice, choice) for choice in field.choices_of(operation)]
         if field.default is None:
             choices.insert(0, (NOT_SET, ""))
-        return gr.Dropdown(choices=choices, value="" if value is None else value, **options)
+        # The backends on offer change with the operation. Gradio would judge a value by those that it offered last,
+        # which may be the other operation's; ``parse_workload`` judges it by the operation that it comes with.
+        options["allow_custom_value"] = field.name == "backend"
+        return gr.Dropdown(choices=choices, value=value, **options)
     if field.default is None:
         # A number box without a value shows 0, which here is a wrong value and not a missing one.
-        return gr.Textbox(value="" if value is None else str(value), placeholder=NOT_SET, max_lines=1, **options)
+        return gr.Textbox(value=str(value), placeholder=NOT_SET, max_lines=1, **options)
     return gr.Number(value=value, **options)
 
 
 def control_values(fields: Mapping[str, object]) -> list[object]:
-    """``fields`` as the controls want them, in WORKLOAD_FIELDS order."""
-    return [
-        "" if field.default is None and fields.get(field.name) is None else fields.get(field.name)
-        for field in WORKLOAD_FIELDS
-    ]
+    """``fields`` as the controls want them, in WORKLOAD_FIELDS order; a hidden control gets the field's own default."""
+    operation = operation_of_fields(fields)
+
+    def shown(field: WorkloadField) -> object:
+        value = fields.get(field.name)
+        if value is None and (field.default is None or operation not in field.operations):
+            return "" if field.default is None else field.default
+        return value
+
+    return [shown(field) for field in WORKLOAD_FIELDS]
+
+
+def control_updates(fields: Mapping[str, object]) -> list[Any]:
+    """``control_values`` for controls that show something else: the backend's with the names to choose from."""
+    updates: list[Any] = control_values(fields)
+    names = [field.name for field in WORKLOAD_FIELDS]
+    updates[names.index("backend")] = gr.update(value=fields.get("backend"), **_backend_choices(fields))
+    return updates
 
 
 def read_controls(values: Sequence[object]) -> dict[str, object]:
     """Field values by name from the controls' values in WORKLOAD_FIELDS order.
 
-    What a parameter of another mask holds is left out: its control is hidden, and keeps its value for when that
-    mask is chosen again.
+    What a field of another operation or a parameter of another mask holds is left out: its control is hidden, and
+    keeps its value for when that operation or mask is chosen again.
 
     Raises:
         InvalidWorkload: a number that has to be given was cleared. Elsewhere a missing value means its default, but
             a form that shows an empty box must not run something else.
     """
-    fields = {field.name: value for field, value in zip(WORKLOAD_FIELDS, values, strict=True)}
-    if fields["mask"] in {mask.slug for mask in MASKS}:
-        shown = shown_parameters(fields["mask"])
-        fields |= {name: None for name in _PARAMETERS if name not in shown}
+    fields = _name_values(values)
+    shown = shown_fields(fields)
+    # Of a mask that is not known the parsing says so, whatever its parameters hold.
+    fields |= {name: None for name in fields if name not in shown}
     for field in WORKLOAD_FIELDS:
-        if field.kind == "int" and field.default is not None and fields[field.name] is None:
+        if field.name in shown and field.kind == "int" and field.default is not None and fields[field.name] is None:
             raise InvalidWorkload(field.name, "", "is empty", f"give a whole number, such as {field.default}")
     return fields
 
 
-def build_notes(values: Sequence[object], environment: Environment | None) -> FormNotes:
+def build_notes(
+    values: Sequence[object], environment: Environment | None, *, measure_unlocks: bool = False
+) -> FormNotes:
     """Message, estimate, eligibility and picture for the controls' present values."""
     try:
         workload = parse_workload(read_controls(values))
@@ -161,9 +202,9 @@ def build_notes(values: Sequence[object], environment: Environment | None) -> Fo
     return FormNotes(
         workload=workload,
         message=Markup(""),
-        estimate=_render_estimate(workload, environment),
+        estimate=_render_estimate(workload, environment, measure_unlocks=measure_unlocks),
         chips=_render_chips(workload, environment),
-        picture=_render_picture(workload),
+        picture=render_mask_note(workload) if isinstance(workload, Workload) else Markup(""),
     )
 
 
@@ -172,9 +213,9 @@ def render_problem(problem: InvalidWorkload) -> Markup:
     return element("div", f"■ {problem}", class_="form-note form-error att", role="alert")
 
 
-def _render_estimate(workload: Workload, environment: Environment | None) -> Markup:
-    seconds = estimate_gpu_seconds([workload], environment)
-    memory = format_bytes(estimate_memory(workload).total_bytes)
+def _render_estimate(workload: AnyWorkload, environment: Environment | None, *, measure_unlocks: bool) -> Markup:
+    seconds = estimate_gpu_seconds([workload], environment, measure_unlocks=measure_unlocks)
+    memory = format_bytes(kind_of(workload).estimate_memory(workload).total_bytes)
     on_cpu = environment is not None and environment.device == "cpu"
     return element(
         "div",
@@ -183,12 +224,13 @@ def _render_estimate(workload: Workload, environment: Environment | None) -> Mar
     )
 
 
-def _render_chips(workload: Workload, environment: Environment | None) -> Markup:
+def _render_chips(workload: AnyWorkload, environment: Environment | None) -> Markup:
     if environment is None:
         note = "Which backends take this is shown here once the machine is known, after a first run."
         return element("div", note, class_="form-note att quiet")
     facts = build_device_facts(environment)
-    decisions = [backend.check(replace(workload, backend=backend.slug), facts) for backend in BACKENDS]
+    backends = kind_of(workload).backends
+    decisions = [backend.check(with_backend(workload, backend.slug), facts) for backend in backends]
     marks = {"accepted": ("✓", "good"), "rejected": ("✗", "warn"), "undetermined": ("?", "")}
     chips = [
         element("li", element("code", decision.backend), " ", _mark(*marks[decision.verdict]), title=decision.reason)
@@ -214,58 +256,11 @@ def _mark(mark: str, tone: str) -> Markup:
     return element("span", mark, class_=tone or None)
 
 
-def _render_picture(workload: Workload) -> Markup:
-    """The mask as it will run; where the corner matters, the other corner beside it."""
-    mask = mask_of(workload)
-    if ALIGNMENT in mask.parameters and workload.seq_len_q != workload.seq_len_kv:
-        return _render_corners(workload, chosen=str(workload.mask.parameters[ALIGNMENT.name]))
-    return element(
-        "div",
-        render_mask_picture(sample_mask(workload), title=f"mask {mask.title}"),
-        element("div", text(mask.title), element("br"), _describe_mask(workload)),
-        class_="mask-row form-note att",
-    )
-
-
 def _render_open_corner(values: Sequence[object]) -> Markup | None:
     """Both corners to choose from; None where another value is wrong as well."""
     try:
         workload = parse_workload(read_controls(values) | {_CORNER_FIELD: ALIGNMENT.choices[0]})
     except InvalidWorkload:  # its message comes once the corner is chosen
         return None
-    return _render_corners(workload, chosen=None)
-
-
-def _render_corners(workload: Workload, *, chosen: str | None) -> Markup:
-    figures = []
-    for corner in ALIGNMENT.choices:
-        spec = replace(workload.mask, parameters={**workload.mask.parameters, ALIGNMENT.name: corner})
-        cornered = replace(workload, mask=replace(spec, form=MaskForm.AUTO))  # the form may fit one corner alone
-        mark = "✓ " if corner == chosen else ""
-        picture = render_mask_picture(sample_mask(cornered), title=f"mask {workload.mask.name}, {corner}")
-        caption = element("figcaption", f"{mark}{corner}", element("br"), _describe_mask(cornered))
-        figures.append(element("figure", picture, caption, class_="mask-corner"))
-    return element(
-        "div",
-        element("div", text(mask_of(workload).title)),
-        element("div", *figures, class_="mask-row"),
-        class_="form-note att",
-    )
-
-
-def _describe_mask(workload: Workload) -> Markup:
-    """Density and dead rows, by formula, and what the picture shows."""
-    mask = mask_of(workload)
-    rows = workload.batch_size * workload.seq_len_q
-    dead = mask.count_dead_rows(workload)
-    count = f"{format_count(dead)} of {format_count(rows)}" if dead else "no"
-    notes = [
-        f"{format_share(density(workload))} of the pairs allowed",
-        f"{count} query rows may attend to nothing" + (f" (over {workload.batch_size} batch entries)" if dead else ""),
-        f"rows: queries, columns: keys; {workload.seq_len_q} × {workload.seq_len_kv}",
-    ]
-    if mask.varies_by_batch:
-        notes.append("batch entry 0 is drawn")
-    if mask.varies_by_head:
-        notes.append("the bias of each head is not drawn")
-    return element("span", "; ".join(notes), class_="quiet")
+    assert isinstance(workload, Workload), "the corner is a field of attention alone"
+    return render_corners(workload, chosen=None)

@@ -9,8 +9,11 @@ from attention.backends.compiled import (
 )
 from attention.backends.cuda_graph import SDPA_CUDAGRAPH
 from attention.backends.decision import Decision, DeviceFacts
+from attention.backends.flash_attn4 import FLASH_ATTN4
 from attention.backends.flex import FLEX, FLEX_EAGER
+from attention.backends.hub import HUB_FLASH_ATTN2, HUB_FLASH_ATTN3
 from attention.backends.naive import NAIVE, NAIVE_INPLACE
+from attention.backends.paged import PAGED_FLEX, PAGED_GATHER, PAGED_TRITON
 from attention.backends.sdpa import SDPA_AUTO, SDPA_CUDNN, SDPA_EFFICIENT, SDPA_FLASH, SDPA_MATH
 
 BACKENDS: tuple[Backend, ...] = (
@@ -28,6 +31,12 @@ BACKENDS: tuple[Backend, ...] = (
     COMPILED_NAIVE_MAX_AUTOTUNE,
     COMPILED_SDPA,
     SDPA_CUDAGRAPH,
+    HUB_FLASH_ATTN2,
+    HUB_FLASH_ATTN3,
+    FLASH_ATTN4,
+    PAGED_GATHER,
+    PAGED_FLEX,
+    PAGED_TRITON,
 )
 
 __all__ = ["BACKENDS", "Backend", "Decision", "DeviceFacts"]

@@ -30,7 +30,7 @@ _COMPILED_FAMILIES = ("compiled_naive", "cudnn", "flash", "efficient", "math")
 _SCORE_MATRICES = 2
 
 
-def compiler_refusals(workload: Workload, device: DeviceFacts) -> list[str]:
+def compiler_refusals(workload: object, device: DeviceFacts) -> list[str]:
     """What Inductor lacks on this device, each as a reason; empty where it can compile."""
     have = device.compute_capability
     if device.kind == "cuda" and have is not None and have < TRITON_CAPABILITY:

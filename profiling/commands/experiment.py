@@ -4,16 +4,17 @@ import argparse
 from collections.abc import Mapping
 from typing import Literal, cast
 
+from attention.field import WorkloadField
+from attention.kinds import AnyWorkload
 from attention.lookup import find_name
 from attention.validation import (
     FOLLOWS,
     WORKLOAD_FIELDS,
-    WorkloadField,
     complete_fields,
     default_fields,
     parse_workload,
 )
-from attention.workload import InvalidWorkload, Workload
+from attention.workload import InvalidWorkload
 from profiling.commands.command import BadInput, CommandFailed, Context
 from profiling.recording import Environment, Progress, Recording, RunRequest, Schedule
 from profiling.workload_flags import flag_of
@@ -61,7 +62,7 @@ def parse_schedule(arguments: argparse.Namespace) -> Schedule:
     return Schedule(active=int(text))
 
 
-def resolve_workload(arguments: argparse.Namespace, context: Context) -> tuple[Workload, Device]:
+def resolve_workload(arguments: argparse.Namespace, context: Context) -> tuple[AnyWorkload, Device]:
     """The workload and the device that it will run on.
 
     What is wrong on every device in question is refused before the device is read, which takes seconds.
@@ -149,7 +150,9 @@ class _ProgressLine:
 
 
 def _help(field: WorkloadField) -> str:
-    default, on_cpu = default_fields("cuda")[field.name], default_fields("cpu")[field.name]
+    # Of several operations the first that has the field; what others take instead stands behind it.
+    first, *others = field.operations
+    default, on_cpu = (default_fields(kind, first)[field.name] for kind in ("cuda", "cpu"))
     words = [field.help]
     if field.choices:
         words.append(", ".join(field.choices))
@@ -157,6 +160,11 @@ def _help(field: WorkloadField) -> str:
         words.append(f"default {FOLLOWS[field.name]}")
     elif default is not None:
         words.append(f"default {default}" + (f", on a CPU {on_cpu}" if on_cpu != default else ""))
+        words += [
+            f"of {name} {field.default_of(name)}"
+            for name in others
+            if field.default_of(name) != default and field.name != "operation"
+        ]
     return "; ".join(words).replace("%", "%%")
 
 

@@ -14,6 +14,7 @@ from profiling.commands.experiment import (
 )
 from profiling.commands.outputs import add_export_arguments, add_json_argument, parse_outputs, write_files
 from profiling.recording import FailureKind, RunRequest
+from profiling.unlocks import MEASURE_UNLOCKS_HELP
 
 if TYPE_CHECKING:
     from profiling.report_schema import Report
@@ -25,6 +26,11 @@ _NO_FAULT: frozenset[FailureKind] = frozenset({"refused", "unavailable"})
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_workload_arguments(parser)
     add_steps_argument(parser)
+    parser.add_argument(
+        "--measure-unlocks",
+        action="store_true",
+        help=MEASURE_UNLOCKS_HELP,
+    )
     add_json_argument(parser, "the report")
     add_export_arguments(parser)
 
@@ -32,7 +38,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _execute(arguments: argparse.Namespace, context: Context) -> Outcome:
     outputs, schedule = parse_outputs(arguments), parse_schedule(arguments)
     workload, device = resolve_workload(arguments, context)
-    recording = run_request(RunRequest(workloads=(workload,), schedule=schedule, device=device), context)
+    request = RunRequest(
+        workloads=(workload,), schedule=schedule, device=device, measure_unlocks=arguments.measure_unlocks
+    )
+    recording = run_request(request, context)
     refuse_invalid(recording)
 
     # Late: `--help` and a typing mistake need none of it.

@@ -4,8 +4,9 @@ from profiling.commands.text import align, clean, quote, shorten, wrap
 from profiling.format import format_count, format_duration, format_share
 from profiling.headline import BASIS_WORDS, VERDICT_MARKS, VERDICT_WORDS, build_headline
 from profiling.machine import describe_machine
+from profiling.measured_unlocks import describe_changes
+from profiling.refusal import explain_message
 from profiling.report_schema import KernelSummary, OperatorSummary, Report, RuleVerdict
-from profiling.unlocks import describe_unlocks
 
 NAME_WIDTH = 52
 MOST_ROWS = 15
@@ -40,7 +41,8 @@ def _refusal(report: Report) -> str:
     if decision is None or not any(failure.kind == "refused" for failure in report.failures):
         return ""
     said = f"PYTORCH SAID\n{quote(decision.raw_message)}\n" if decision.raw_message else ""
-    return f"{said}CHANGE ONE THING\n{wrap(clean(describe_unlocks(decision)), indent='    ')}"
+    changes = describe_changes(decision, report.unlock_measurements)
+    return f"{said}CHANGE ONE THING\n{wrap(clean(changes), indent='    ')}"
 
 
 def _failures(report: Report) -> str:
@@ -149,13 +151,17 @@ def _decisions(report: Report) -> str:
         for decision in report.decisions
     ]
     unlocked = [
-        wrap(clean(f"{decision.backend}: change one thing: {describe_unlocks(decision)}"))
+        wrap(clean(f"{decision.backend}: change one thing: {describe_changes(decision, report.unlock_measurements)}"))
         for decision in report.decisions
-        if decision.unlocked_by
+        if decision.unlocked_by or decision.untried
     ]
     return "\n".join((align(rows), *unlocked))
 
 
 def _warnings(report: Report) -> str:
-    lines = [f"{warning.category} in stage {warning.stage}\n{quote(warning.message)}" for warning in report.warnings]
+    lines = []
+    for warning in report.warnings:
+        lines.append(f"{warning.category} in stage {warning.stage}\n{quote(warning.message)}")
+        if meaning := explain_message(warning.message, report):
+            lines.append(wrap(f"→ {meaning}", indent="    "))
     return "\n".join(("WARNINGS, AS PYTORCH WROTE THEM", *lines)) if lines else ""

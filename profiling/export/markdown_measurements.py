@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from profiling.compilation import describe_compilation
+from profiling.composed import describe_composed
 from profiling.export.markdown import bullets, code, escape, table
 from profiling.format import (
     NOT_RECORDED,
@@ -14,6 +15,7 @@ from profiling.format import (
     format_rate,
     format_share,
 )
+from profiling.paged_memory import PAGING_METHOD, describe_paging
 from profiling.recording import Delta
 from profiling.report_schema import KernelSummary, Report
 
@@ -157,8 +159,12 @@ def _memory(report: Report) -> str:
         ("allocated besides inputs, mask and results", format_bytes(memory.materialized_bytes)),
     ]
     if report.cost is not None:
-        rows.append(("one score matrix, for comparison", format_bytes(report.cost.score_matrix_bytes)))
-    return table(("what", "device bytes"), rows, right=("device bytes",))
+        rows += [(f"{name}, for comparison", value) for name, value in describe_composed(report.cost)]
+    memory_table = table(("what", "device bytes"), rows, right=("device bytes",))
+    if report.paging is None:
+        return memory_table
+    paging_table = table(("block table", "value"), describe_paging(report.paging), right=("value",))
+    return "\n\n".join((memory_table, paging_table, f"Method: {PAGING_METHOD}."))
 
 
 def _cost(report: Report) -> str:

@@ -2,7 +2,8 @@
 
 The script is ``replay_template.txt`` with its parts filled in: the recorded numbers as one JSON literal, the
 source of ``attend`` and ``repeat_heads`` from ``attention.backends.naive``, and that of the mask's predicate and bias,
-so that there is one formula of each.
+so that there is one formula of each. For an operation beyond attention the part between the template's two marks is
+``replay_operation.txt`` instead, with the operation's own formula.
 Whatever text a recording holds stays data: it can end neither the literal nor the JSON inside it.
 """
 
@@ -15,6 +16,9 @@ from typing import Any
 
 from attention.backends import BACKENDS
 from attention.backends.naive import attend, repeat_heads
+from attention.fusion import operation_of
+from attention.fusion.workload import FusionWorkload
+from attention.kinds import kind_of
 from attention.lookup import find
 from attention.masks import MASKS, mask_of
 from attention.validation import flatten_workload
@@ -45,18 +49,36 @@ REPLAYED_BACKENDS = (
 )
 REPLAYED_MASKS = tuple(mask.slug for mask in MASKS)
 _TEMPLATE = Path(__file__).with_name("replay_template.txt")
+_OPERATION_TEMPLATE = Path(__file__).with_name("replay_operation.txt")
+_ATTENTION_BEGINS, _ATTENTION_ENDS = "@@ATTENTION_BEGINS@@\n", "@@ATTENTION_ENDS@@\n"
 
 
 def write_replay_script(analysis: Analysis) -> bytes:
     """A Python file, UTF-8; equal reports give equal bytes."""
-    naive = "\n\n".join(inspect.getsource(function) for function in (attend, repeat_heads))
-    script = _TEMPLATE.read_text(encoding="utf-8")
-    script = script.replace("@@REFUSAL_WORDS@@", repr(REFUSALS))
+    workload = analysis.report.workload
+    assert workload is not None, "Exporter.write asks first"
+    head, part = _TEMPLATE.read_text(encoding="utf-8").split(_ATTENTION_BEGINS)
+    part, tail = part.split(_ATTENTION_ENDS)
+    if isinstance(workload, FusionWorkload):
+        part = _write_operation(workload)
+    else:
+        naive = "\n\n".join(inspect.getsource(function) for function in (attend, repeat_heads))
+        part = part.replace("@@NAIVE_SOURCE@@", naive.strip())
+        part = part.replace("@@MASK_SOURCE@@", write_mask_source(workload))
+    script = head + part + tail.replace("@@REFUSAL_WORDS@@", repr(REFUSALS))
     # The numbers last: text inside them is never searched for a placeholder.
-    script = script.replace("@@NAIVE_SOURCE@@", naive.strip())
-    assert analysis.report.workload is not None, "Exporter.write asks first"
-    script = script.replace("@@MASK_SOURCE@@", write_mask_source(analysis.report.workload))
     return script.replace("@@RECORDED@@", _json_literal(_recorded(analysis.report))).encode("utf-8")
+
+
+def _write_operation(workload: FusionWorkload) -> str:
+    """The operation's formula, its operands, its call and its reference."""
+    builder = operation_of(workload).build
+    sources = _sources(builder)
+    constants = [part for part in sources.values() if "\n" not in part]
+    functions = [part for part in sources.values() if "\n" in part]
+    text = "\n\n\n".join([*(["\n".join(constants)] if constants else []), *functions])
+    part = _OPERATION_TEMPLATE.read_text(encoding="utf-8")
+    return part.replace("@@FORMULA_SOURCE@@", text).replace("@@FORMULA_BUILDER@@", builder.__name__)
 
 
 def write_mask_source(workload: Workload) -> str:
@@ -109,14 +131,8 @@ def _recorded(report: Report) -> dict[str, Any]:
     return {
         "description": workload.describe(),
         "workload": flatten_workload(workload)
-        | {
-            "value_dim": workload.value_dim,
-            "softmax_scale": workload.softmax_scale,
-            "presented_kv_heads": workload.presented_kv_heads,
-            "compile_mode": find(workload.backend, BACKENDS, field="backend").compile_mode,
-            "mask_passed_as": mask_passed_as(workload),
-            "mask_parameters": workload.mask.parameters,
-        },
+        | {"compile_mode": find(workload.backend, kind_of(workload).backends, field="backend").compile_mode}
+        | (_operation_facts(workload) if isinstance(workload, FusionWorkload) else _attention_facts(workload)),
         "machine": {
             "device": machine.device,
             "device_name": machine.device_name,
@@ -131,6 +147,27 @@ def _recorded(report: Report) -> dict[str, Any]:
     }
 
 
+def _attention_facts(workload: Workload) -> dict[str, Any]:
+    return {
+        "value_dim": workload.value_dim,
+        "softmax_scale": workload.softmax_scale,
+        "presented_kv_heads": workload.presented_kv_heads,
+        "mask_passed_as": mask_passed_as(workload),
+        "mask_parameters": workload.mask.parameters,
+    }
+
+
+def _operation_facts(workload: FusionWorkload) -> dict[str, Any]:
+    operands = operation_of(workload).operands
+    return {
+        "widest": workload.widest,
+        "operands": [
+            [operand.name, list(operand.shape(workload)), operand.fan_in(workload) ** -0.5, operand.per_token]
+            for operand in operands
+        ],
+    }
+
+
 def _delta_numbers(delta: Delta) -> dict[str, Any]:
     return {
         "max_abs_error": delta.max_abs_error,
@@ -138,7 +175,10 @@ def _delta_numbers(delta: Delta) -> dict[str, Any]:
         "budget_basis": delta.budget_basis,
         "nan_count": delta.nan_count,
         "inf_count": delta.inf_count,
-        "reference_samples": [[sample.index, sample.value] for sample in delta.reference_samples],
+        # A tensor of two dimensions stands as one head of one batch entry.
+        "reference_samples": [
+            [[*[0] * (4 - len(sample.index)), *sample.index], sample.value] for sample in delta.reference_samples
+        ],
     }
 
 
@@ -182,16 +222,24 @@ def _needs(analysis: Analysis) -> str | None:
     report = analysis.report
     if report.workload is None or report.environment is None:
         return "The workload or the machine was not recorded, so there is no call to run again."
-    if report.workload.backend not in REPLAYED_BACKENDS:
-        return f"replay.py cannot run backend {report.workload.backend} with torch alone."
-    if report.workload.direction is not Direction.FORWARD:
-        return "replay.py runs the forward call alone, and this run has gradients."
-    if report.workload.mask.name not in REPLAYED_MASKS:
-        return f"replay.py cannot rebuild mask {report.workload.mask.name} with torch alone."
-    if _refusal(report) is not None and not find(report.workload.backend, BACKENDS, field="backend").is_probed:
+    lacks = _lacks(report.workload) if isinstance(report.workload, Workload) else None
+    if lacks is not None:
+        return lacks
+    backend = find(report.workload.backend, kind_of(report.workload).backends, field="backend")
+    if _refusal(report) is not None and not backend.is_probed:
         return f"{report.workload.backend} was turned down by its rule and never called, so torch has said nothing."
     if _output_delta(report) is None and _refusal(report) is None:
         return "The run ended before its output was checked, so there are no numbers to compare with."
+    return None
+
+
+def _lacks(workload: Workload) -> str | None:
+    if workload.backend not in REPLAYED_BACKENDS:
+        return f"replay.py cannot run backend {workload.backend} with torch alone."
+    if workload.direction is not Direction.FORWARD:
+        return "replay.py runs the forward call alone, and this run has gradients."
+    if workload.mask.name not in REPLAYED_MASKS:
+        return f"replay.py cannot rebuild mask {workload.mask.name} with torch alone."
     return None
 
 

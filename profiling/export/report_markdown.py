@@ -2,14 +2,20 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
+from attention.backends import Decision
 from attention.validation import flatten_workload
+from attention.workload import Workload
 from profiling.export.exporter import Exporter
 from profiling.export.markdown import bullets, code, code_block, escape, table
+from profiling.export.markdown_checks import CHECK_SECTIONS
 from profiling.export.markdown_measurements import MEASUREMENT_SECTIONS
 from profiling.format import NOT_RECORDED
 from profiling.headline import BASIS_WORDS, VERDICT_WORDS, build_headline
-from profiling.machine import describe_environment, describe_machine
+from profiling.machine import describe_environment, describe_kernel_source, describe_machine
+from profiling.measured_unlocks import list_changes
+from profiling.refusal import explain_message
 from profiling.report import Analysis
 from profiling.report_schema import Report, RuleVerdict
 from profiling.unlocks import describe_unlocks
@@ -56,6 +62,8 @@ def _workload(report: Report) -> str:
         (field, NOT_GIVEN.get(field, "not given") if value is None else code(str(value)))
         for field, value in flatten_workload(workload).items()
     ]
+    if not isinstance(workload, Workload):
+        return table(("field", "value"), rows) + "\n\nActivations are `[tokens, hidden_size]`."
     rows += [("layout", code(workload.layout)), ("dropout_p", code(str(workload.dropout_p)))]
     return table(("field", "value"), rows) + "\n\nTensors are `[batch_size, heads, seq_len, head_dim]`."
 
@@ -67,6 +75,13 @@ def _environment(report: Report) -> str:
     if report.environment is None:
         return ""
     rows = [(escape(label), escape(value)) for label, value in describe_environment(report.environment)]
+    return table(("fact", "value"), rows)
+
+
+def _kernel_source(report: Report) -> str:
+    if report.kernel_source is None:
+        return ""
+    rows = [(escape(label), code(value)) for label, value in describe_kernel_source(report.kernel_source)]
     return table(("fact", "value"), rows)
 
 
@@ -87,15 +102,22 @@ def _backends(report: Report) -> str:
                 VERDICT_WORDS[decision.verdict],
                 escape(decision.reason),
                 BASIS_WORDS[decision.basis],
-                ", or ".join(code(change) for change in decision.unlocked_by) or describe_unlocks(decision),
+                _changes(decision, report),
             )
             for decision in report.decisions
         ]
         parts.append(table(("backend", "verdict", "reason", "known by", "change one thing"), rows))
     for decision in report.decisions:
         if decision.raw_message:
-            parts += [f"PyTorch about {code(decision.backend)}:", code_block(decision.raw_message)]
+            parts += [f"Said about {code(decision.backend)}:", code_block(decision.raw_message)]
     return "\n\n".join(parts)
+
+
+def _changes(decision: Decision, report: Report) -> str:
+    changes = [code(change) for change in list_changes(decision, report.unlock_measurements)]
+    if decision.untried or not changes:
+        changes.append(escape(describe_unlocks(replace(decision, unlocked_by=()))))
+    return ", or ".join(changes)
 
 
 def _findings(report: Report) -> str:
@@ -134,10 +156,12 @@ def _answers(report: Report) -> str:
 
 
 def _warnings(report: Report) -> str:
-    return "\n\n".join(
-        f"{escape(warning.category)} in stage {warning.stage}:\n\n{code_block(warning.message)}"
-        for warning in report.warnings
-    )
+    parts = []
+    for warning in report.warnings:
+        parts += [f"{escape(warning.category)} in stage {warning.stage}:", code_block(warning.message)]
+        if meaning := explain_message(warning.message, report):
+            parts.append(escape(meaning))
+    return "\n\n".join(parts)
 
 
 def _reproduce(report: Report) -> str:
@@ -159,9 +183,11 @@ SECTIONS: tuple[Section, ...] = (
     ("Six questions", _answers),
     ("Which backend ran", _backends),
     *MEASUREMENT_SECTIONS,
+    *CHECK_SECTIONS,
     ("Warnings, as PyTorch wrote them", _warnings),
     ("Workload", _workload),
     ("Environment", _environment),
+    ("Where the kernel came from", _kernel_source),
     ("Run it again", _reproduce),
 )
 

@@ -8,6 +8,7 @@ from profiling.findings import (
     hidden_copy,
     host_bound,
     known_fault,
+    mask_applied,
     occupancy_artefact,
     score_matrix,
     silent_math,
@@ -20,6 +21,7 @@ from profiling.trace.events import Trace
 RULES: tuple[Rule, ...] = (
     trace_health.RULE,
     error_budget.RULE,
+    mask_applied.RULE,
     known_fault.RULE,
     backend_match.RULE,
     silent_math.RULE,

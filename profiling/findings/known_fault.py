@@ -1,6 +1,7 @@
 """A fault of a library that this workload is known to meet, beside what the deltas of this run say."""
 
 from attention.known_faults import find_known_faults
+from attention.workload import Workload
 from profiling.environment import build_device_facts
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, Rule
 from profiling.report_schema import Evidence, Report
@@ -8,7 +9,7 @@ from profiling.trace.events import Trace
 
 
 def _judge(report: Report, trace: Trace | None) -> Outcome:
-    if report.workload is None or report.environment is None:
+    if not isinstance(report.workload, Workload) or report.environment is None:
         return NotEvaluated(reason="A trace alone does not say what was asked for, or where.")
     faults = find_known_faults(report.workload, build_device_facts(report.environment))
     if not faults:
@@ -33,4 +34,5 @@ RULE = Rule(
     title="Known fault of the library",
     source="measured with this app where a GPU and versions are named, else the report that is named",
     judge=_judge,
+    of_attention=True,
 )

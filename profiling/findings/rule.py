@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from attention.fusion.workload import FusionWorkload
 from profiling.report_schema import Evidence, Report, RuleVerdict, Severity
 from profiling.trace.events import Trace
 
@@ -38,17 +39,23 @@ Outcome = Fired | Clear | NotEvaluated
 class Rule:
     """One rule. ``judge`` reads a report that is complete but for verdicts and answers, and its trace if there is one.
 
-    ``source`` says what the rule's claim rests on.
+    ``source`` says what the rule's claim rests on. ``of_attention``: the question makes no sense of another operation.
     """
 
     slug: str
     title: str
     source: str
     judge: Callable[[Report, Trace | None], Outcome]
+    of_attention: bool = False
 
     def evaluate(self, report: Report, trace: Trace | None) -> RuleVerdict:
         """This rule's verdict on one report."""
-        outcome = self.judge(report, trace)
+        outcome: Outcome
+        if self.of_attention and isinstance(report.workload, FusionWorkload):
+            reason = f"This is a question about attention, and {report.workload.operation} is none."
+            outcome = NotEvaluated(reason=reason)
+        else:
+            outcome = self.judge(report, trace)
         match outcome:
             case Fired():
                 return RuleVerdict(

@@ -13,7 +13,7 @@ SMALLEST_VISIBLE_BYTES = 4 * 2**20
 
 
 def _judge(report: Report, trace: Trace | None) -> Outcome:
-    if report.workload is None or report.cost is None:
+    if not isinstance(report.workload, Workload) or report.cost is None or report.cost.score_matrix_bytes is None:
         return NotEvaluated(reason="The shape is not known from a trace alone, so the score matrix has no size.")
     observed = report.observed_backend
     allocated = report.memory.materialized_bytes if report.memory else None
@@ -72,4 +72,5 @@ RULE = Rule(
     title="Score matrix in memory",
     source="batch_size × num_heads × seq_len_q × seq_len_kv elements; FlashAttention (arXiv:2205.14135) avoids them.",
     judge=_judge,
+    of_attention=True,
 )

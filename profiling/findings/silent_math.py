@@ -1,10 +1,12 @@
 """Did SDPA land on its math path without saying so? It is always correct and often the slowest by far."""
 
 from attention.backends import Decision
+from attention.workload import Workload
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, Rule
 from profiling.format import format_bytes, format_count, format_duration
+from profiling.measured_unlocks import list_changes
 from profiling.observed import score_copy
-from profiling.report_schema import Evidence, Report
+from profiling.report_schema import Evidence, MeasuredUnlock, Report
 from profiling.trace.events import Trace
 
 FUSED_BACKENDS = ("sdpa_flash", "sdpa_efficient", "sdpa_cudnn")
@@ -40,7 +42,7 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
             *(Evidence(text=text) for text in observed.evidence),
             *(Evidence(text=f"{decision.backend} did not run: {decision.reason}") for decision in refused),
         ),
-        advice=_advice(refused),
+        advice=_advice(refused, report.unlock_measurements),
     )
 
 
@@ -50,16 +52,19 @@ def _price(report: Report) -> str:
         parts.append(f"{format_count(report.device_items_per_step.kernels)} kernels a step")
     if report.device_time_per_step_ns is not None:
         parts.append(f"{format_duration(report.device_time_per_step_ns)} of device time a step")
-    if report.workload is not None:
+    if isinstance(report.workload, Workload):
         copy_bytes, dtype = score_copy("math", report.workload)
         parts.append(f"a score matrix of {format_bytes(copy_bytes)} in {dtype} in memory")
     return ", ".join(parts) if parts else "many operators and a score matrix in memory"
 
 
-def _advice(refused: list[Decision]) -> str:
-    changes = [f"{change} (unlocks {decision.backend})" for decision in refused for change in decision.unlocked_by]
+def _advice(refused: list[Decision], measured: tuple[MeasuredUnlock, ...]) -> str:
+    changes: dict[str, str] = {}  # by the change alone: one that unlocks several backends is told once
+    for decision in refused:
+        for change, told in zip(decision.unlocked_by, list_changes(decision, measured), strict=True):
+            changes.setdefault(change, f"{told} (unlocks {decision.backend})")
     if changes:
-        return f"Change one thing: {changes[0]}."
+        return f"Change one thing: {'; or '.join(changes.values())}."
     return (
         "Pin a fused backend to read PyTorch's own refusal, then change one of dtype, mask or head_dim and try again."
     )
@@ -70,4 +75,5 @@ RULE = Rule(
     title="Silent math fallback",
     source="pytorch/pytorch#181528: SDPA falls back to math with no hint (23.1 ms against 7.5 ms measured there).",
     judge=_judge,
+    of_attention=True,
 )

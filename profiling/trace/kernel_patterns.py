@@ -43,6 +43,7 @@ def _entry(
     )
 
 
+_FORWARD, _BACKWARD = ("Fused attention forward on tensor cores", "Fused attention backward on tensor cores")
 _ON_TENSOR_CORES = "Matrix product on tensor cores"
 _ON_CUDA_CORES = "Matrix product on CUDA cores"
 
@@ -87,6 +88,10 @@ _ATTENTION = (
         "cutlassB efficient attention",
         "Fused attention backward",
     ),
+    # flash_attn/cute (version 4): module and class are part of the name, which holds names of version 2 as well.
+    _entry(r"FlashAttentionForward(?P<arch>Sm\d+)", "attention", "flash attention 4", _FORWARD, True),
+    _entry(r"FlashAttentionBackward(?P<arch>Sm\d+)", "attention", "flash attention 4", _BACKWARD, True),
+    _entry(r"FlashAttentionBackward(?:Pre|Post)process", "attention", "flash attention 4", "Around attention backward"),
     # Dao-AILab/flash-attention csrc/flash_attn: traits<head_dim, rows of queries, rows of keys, warps>; float16 and
     # bfloat16 only, on mma. PyTorch builds the same source in the namespace pytorch_flash.
     _entry(
@@ -125,21 +130,9 @@ _ATTENTION = (
         "Fused attention backward on tensor cores",
         True,
     ),
-    # flash_attn/cute (version 4): the Python class of the kernel is part of its name.
-    _entry(
-        r"FlashAttentionForward(?P<arch>Sm\d+)",
-        "attention",
-        "flash attention 4",
-        "Fused attention forward on tensor cores",
-        True,
-    ),
-    _entry(
-        r"FlashAttentionBackward(?P<arch>Sm\d+)",
-        "attention",
-        "flash attention 4",
-        "Fused attention backward on tensor cores",
-        True,
-    ),
+    # attention/backends/paged_kernel.py; whether tl.dot takes tensor cores depends on the dtype, which no name says.
+    _entry(r"^paged_decode_reduce_kernel", "attention", "AttnScope paged decode", "Joins the parts of a split decode"),
+    _entry(r"^paged_decode_kernel", "attention", "AttnScope paged decode", "Decodes through a block table"),
     # ROCm/composable_kernel ck_tile and ROCm/aotriton, PyTorch's flash and efficient paths on AMD.
     _entry(r"FmhaFwd\w*Kernel", "attention", "Composable Kernel attention", "Fused attention forward"),
     _entry(r"FmhaBwd\w*Kernel", "attention", "Composable Kernel attention", "Fused attention backward"),

@@ -54,7 +54,7 @@ def candidates():
         fields = BASE | shape
         fields |= mask_fields(mask.slug, fields) | {"dtype": dtype, "direction": direction, "mask_form": form}
         for backend in BACKENDS:
-            if getattr(backend, "compiles", False):
+            if getattr(backend, "compiles", False) or getattr(backend, "read_source", None):
                 continue
             try:
                 yield backend, parse_workload(fields | {"backend": backend.slug})
@@ -77,7 +77,9 @@ def test_every_accepted_combination_is_within_budget():
             refused.append(f"{backend.slug} {workload}: {str(error)[:200]}")
             continue
         deltas = [delta for delta in check_results(workload, inputs, results) if delta.within_budget is False]
-        if deltas and find_known_faults(workload, facts):
+        # What stands in rows that may attend to nothing is not judged, so it excuses nothing.
+        faults = {fault.slug for fault in find_known_faults(workload, facts)} - {"cudnn_dead_row_outputs"}
+        if deltas and faults:
             expected += 1
             continue
         wrong += [

@@ -119,9 +119,9 @@ def test_what_cannot_fit_is_refused_with_the_numbers():
 
 
 def test_a_backend_that_raises_leaves_a_failure_and_the_next_workload_runs(monkeypatch):
-    import profiling.recorder
+    import profiling.judgement
 
-    real = profiling.recorder.check_results
+    real = profiling.judgement.check_results
     raised = []
 
     def break_once(*arguments):
@@ -130,7 +130,7 @@ def test_a_backend_that_raises_leaves_a_failure_and_the_next_workload_runs(monke
             raise ArithmeticError("broken on purpose")
         return real(*arguments)
 
-    monkeypatch.setattr(profiling.recorder, "check_results", break_once)
+    monkeypatch.setattr(profiling.judgement, "check_results", break_once)
     _, (broken, whole) = run(build(backend="naive"), build(backend="sdpa_math"))
     (failure,) = broken.failures
     assert (failure.stage, failure.kind) == ("correctness", "error")

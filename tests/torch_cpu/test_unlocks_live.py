@@ -12,7 +12,9 @@ from profiling.eligibility import build_decisions, confirm_unlocks
 from profiling.environment import build_device_facts, capture_environment
 from profiling.recorder import record
 from profiling.recording import Recording, RunRequest
-from profiling.unlocks import find_unlocks
+from profiling.report import analyze_recording
+from profiling.unlock_timing import measure_unlocks
+from profiling.unlocks import UNLOCK_TRIES, find_unlocks
 from tests.torch_cpu.drawn_workloads import compare_with_trial, draw_workloads
 
 SMALL = {"batch_size": 2, "num_heads": 4, "kv_heads": 4, "seq_len_q": 32, "seq_len_kv": 32, "dtype": "float32"}
@@ -79,16 +81,18 @@ def test_a_change_that_the_rule_promises_and_the_device_refuses_is_not_listed(fa
     assert unlocks
     # The same edits, asked of a backend that no edit brings to a CPU.
     on_efficient = [replace(unlock, workload=replace(unlock.workload, backend="sdpa_efficient")) for unlock in unlocks]
-    assert confirm_unlocks(on_efficient, "cpu") == ()
-    monkeypatch.setattr(eligibility, "FULL_PROBE_SCORES", {"cpu": 1})
-    assert confirm_unlocks(unlocks, "cpu") == ()  # too large to try
+    assert confirm_unlocks(on_efficient, "cpu") == ((), ())
+    monkeypatch.setattr(eligibility, "PROBE_SCORES_MOST", {"cpu": 1})
+    ran, untried = confirm_unlocks(unlocks, "cpu")
+    assert ran == ()
+    assert untried == ("head_dim_v → 64 (padded with zeros) (one batch entry has 4,096 scores, a trial takes 1)",)
 
 
 def test_tries_are_bounded(facts, monkeypatch):
     workload = parse_workload(SMALL | {"layout": "transposed", "mask_form": "bool"})
     refused = Decision(backend="sdpa_flash", verdict="rejected", reason="for the test", basis="probe")
     unlocks = find_unlocks(workload, refused, facts)
-    assert len(unlocks) > eligibility.UNLOCK_TRIES
+    assert len(unlocks) > UNLOCK_TRIES
     asked = []
 
     def probe(backend, workload, predicted, inputs, device):
@@ -96,8 +100,11 @@ def test_tries_are_bounded(facts, monkeypatch):
         return predicted
 
     monkeypatch.setattr(eligibility, "probe", probe)
-    assert len(confirm_unlocks(unlocks, "cpu")) == eligibility.UNLOCK_TRIES
-    assert asked == [1] * eligibility.UNLOCK_TRIES  # one batch entry each
+    ran, untried = confirm_unlocks(unlocks, "cpu")
+    assert len(ran) == UNLOCK_TRIES
+    assert len(untried) == len(unlocks) - UNLOCK_TRIES
+    assert all(text.endswith("(by rule it would run; 3 changes are tried for a backend)") for text in untried)
+    assert asked == [1] * UNLOCK_TRIES  # one batch entry each
 
 
 def test_a_mask_with_a_length_for_every_entry_is_cut_with_the_batch(facts):
@@ -108,3 +115,72 @@ def test_a_mask_with_a_length_for_every_entry_is_cut_with_the_batch(facts):
 def test_gradients_are_part_of_a_trial(facts):
     flash = decide(facts, direction="forward_backward", head_dim_v=32)["sdpa_flash"]
     assert flash.unlocked_by == ("head_dim_v → 64 (padded with zeros) (tried: runs)",)
+
+
+def run(measure_unlocks: bool, **fields) -> Recording:
+    request = RunRequest(workloads=(parse_workload(SMALL | fields),), device="cpu", measure_unlocks=measure_unlocks)
+    (recording,) = (item for item in record(request) if isinstance(item, Recording))
+    return recording
+
+
+def test_a_change_is_timed_and_judged_when_asked_for():
+    recording = run(True, head_dim_v=32, backend="sdpa_math")
+    assert recording.failures == ()
+    (measured,) = (entry for entry in recording.unlock_measurements if entry.backend == "sdpa_flash")
+    assert measured.change == "head_dim_v → 64 (padded with zeros)"
+    assert measured.device is None  # a CPU has no such clock
+    assert measured.wall is not None
+    assert min(measured.wall.samples_ns) > 0
+    assert measured.within_budget is True
+    assert 0 < measured.max_abs_error < measured.error_budget
+    assert recording.ledger[-1].stage == "unlocks"
+    (reported,) = (e for e in analyze_recording(recording).report.unlock_measurements if e.backend == "sdpa_flash")
+    assert (reported.base_backend, reported.clock) == ("sdpa_math", "wall")
+    assert reported.base_ns > 0
+
+
+def test_a_refused_run_measures_its_own_changes():
+    recording = run(True, head_dim_v=32, backend="sdpa_flash")
+    assert [failure.kind for failure in recording.failures] == ["refused"]
+    assert recording.unlock_measurements[0].backend == "sdpa_flash"
+    assert recording.unlock_measurements[0].within_budget is True
+
+
+def test_gradients_of_a_change_are_judged_too():
+    recording = run(True, head_dim_v=32, backend="sdpa_flash", direction="forward_backward")
+    assert recording.unlock_measurements[0].within_budget is True
+
+
+def test_nothing_is_measured_unless_asked_for():
+    recording = run(False, head_dim_v=32, backend="sdpa_math")
+    assert recording.unlock_measurements == ()
+    assert "unlocks" not in {entry.stage for entry in recording.ledger}
+
+
+def test_a_backend_that_is_judged_by_rule_says_why_it_was_not_measured():
+    recording = run(True, dtype="float64", backend="naive")
+    by_rule = [entry for entry in recording.unlock_measurements if entry.backend == "flex"]
+    assert [entry.change for entry in by_rule] == [f"dtype → {dtype}" for dtype in ("bfloat16", "float16", "float32")]
+    assert all("judged by rule" in entry.skipped and entry.wall is None for entry in by_rule)
+
+
+def test_a_change_that_does_not_fit_in_memory_says_so_with_the_numbers(facts):
+    workload = parse_workload(SMALL | {"head_dim_v": 32})
+    decisions = build_decisions(workload, draw_tensors(workload, "cpu"), facts)
+    (measured,) = measure_unlocks(workload, [d for d in decisions if d.backend == "sdpa_flash"], facts, 100_000)
+    assert measured.wall is None
+    assert "GiB" in measured.skipped
+
+
+def test_a_change_that_fails_at_full_size_says_so_and_the_others_go_on(facts, monkeypatch):
+    workload = parse_workload(SMALL | {"head_dim_v": 32})
+    decisions = [
+        d for d in build_decisions(workload, draw_tensors(workload, "cpu"), facts) if d.backend == "sdpa_flash"
+    ]
+
+    def fail(*arguments):
+        raise RuntimeError("for the test\nwith a second line")
+
+    monkeypatch.setattr("profiling.unlock_timing.check_results", fail)
+    first, second = measure_unlocks(workload, [*decisions, *decisions], facts, None)
+    assert first.skipped == second.skipped == "RuntimeError: for the test"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from attention.workload import Workload
+from attention.kinds import AnyWorkload
 from profiling.recording import Failure, Progress, Recording, RunRequest
 
 
@@ -27,7 +27,7 @@ class FakeMachine:
         yield whole
 
     @property
-    def ran(self) -> Workload:
+    def ran(self) -> AnyWorkload:
         (workload,) = self.requests[-1].workloads
         return workload
 

@@ -15,9 +15,18 @@ from tests.unit.source_tree import MODULES, parse
 # Catalogue -> the files beside its entries that define what an entry is, or serve all of them.
 CATALOGUES = {
     "attention.masks.MASKS": {"mask", "parameters"},
-    "attention.backends.BACKENDS": {"backend", "decision", "sdpa_rules"},
+    "attention.fusion.OPERATIONS": {"backends", "cost", "inputs", "operation", "reference", "workload"},
+    "attention.fusion.backends.FUSION_BACKENDS": set(),
+    "attention.backends.BACKENDS": {
+        "backend",
+        "decision",
+        "flash_attn_rules",
+        "paged_kernel",
+        "paged_rules",
+        "sdpa_rules",
+    },
     "profiling.findings.RULES": {"rule"},
-    "profiling.export.EXPORTERS": {"exporter", "markdown", "markdown_measurements"},
+    "profiling.export.EXPORTERS": {"exporter", "markdown", "markdown_checks", "markdown_measurements"},
     "ui.panels.PANELS": {"panel"},
     "profiling.commands.COMMANDS": {"command", "experiment", "outputs", "summary", "text"},
 }
@@ -90,7 +99,16 @@ def test_catalogue_entries_have_a_unique_slug_and_a_title(name: str) -> None:
     assert not repeated, f"{name}: {repeated} stand in it more than once"
 
 
-@pytest.mark.parametrize("name", ["attention.masks.MASKS", "attention.backends.BACKENDS", "profiling.findings.RULES"])
+NAME_THEIR_SOURCE = [
+    "attention.masks.MASKS",
+    "attention.fusion.OPERATIONS",
+    "attention.fusion.backends.FUSION_BACKENDS",
+    "attention.backends.BACKENDS",
+    "profiling.findings.RULES",
+]
+
+
+@pytest.mark.parametrize("name", NAME_THEIR_SOURCE)
 def test_catalogue_entries_name_their_source(name: str) -> None:
     _, entries = load_catalogue(name)
     silent = [entry for entry in entries if not str(getattr(entry, "source", "") or "").strip()]

@@ -61,6 +61,7 @@ def test_flags_reach_the_workload(cpu: FakeMachine) -> None:
     )
     assert main(line.split(), record=cpu) == 0
     assert flatten_workload(cpu.ran) == {
+        "operation": "attention",
         "backend": "naive",
         "batch_size": 2,
         "num_heads": 8,

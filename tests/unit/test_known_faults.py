@@ -39,9 +39,10 @@ def verdict(mask_form: str, backend: str = "sdpa_cudnn") -> RuleVerdict:
         (
             H200,
             {"mask": "dead_rows", "mask_count": 3, "direction": "forward_backward"},
-            {"cudnn_dead_row_gradients"},
+            {"cudnn_dead_row_gradients", "cudnn_dead_row_outputs"},
         ),
-        (H200, {"mask": "dead_rows", "mask_count": 3}, set()),
+        (H200, {"mask": "dead_rows", "mask_count": 3}, {"cudnn_dead_row_outputs"}),
+        (H200, {"mask": "dead_rows", "mask_count": 3, "backend": "sdpa_efficient"}, set()),
         (
             H200,
             {"mask_form": "bool", "seq_len_q": 704, "seq_len_kv": 704, "direction": "forward_backward"},

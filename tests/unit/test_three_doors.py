@@ -22,6 +22,17 @@ from ui.workload_form import build_notes, control_values, read_controls
 CHANGES: dict[str, Any] = {"backend": "sdpa_flash", "seq_len_q": 256, "seq_len_kv": 256, "dtype": "float16", "seed": 3}
 
 
+BEYOND: list[dict[str, Any]] = [
+    {"operation": "swiglu", "backend": "compiled", "tokens": 64, "intermediate_size": 96, "dtype": "float16"},
+    {"operation": "residual_rms_norm", "hidden_size": 48, "seed": 3},
+]
+
+
+def fields_of(machine: FakeMachine, changes: dict[str, Any]) -> dict[str, Any]:
+    assert machine.recording.environment is not None
+    return default_fields(machine.recording.environment.device, changes.get("operation", "attention")) | changes
+
+
 class Doors:
     """One page for all tests, because building it takes most of their time; its recorder asks ``machine``."""
 
@@ -58,10 +69,13 @@ def flags(changes: dict[str, Any]) -> list[str]:
     return [word for name, value in changes.items() for word in (flag_of(name), str(value))]
 
 
-def test_a_run_gives_one_report(machine: FakeMachine, doors: Doors, capsys: pytest.CaptureFixture[str]) -> None:
-    printed = call_command(capsys, machine, "run", *flags(CHANGES))
+@pytest.mark.parametrize("changes", [CHANGES, *BEYOND], ids=lambda changes: changes.get("operation", "attention"))
+def test_a_run_gives_one_report(
+    machine: FakeMachine, doors: Doors, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
+) -> None:
+    printed = call_command(capsys, machine, "run", *flags(changes))
     by_command = machine.ran
-    fields = default_fields(machine.recording.environment.device) | CHANGES  # type: ignore[union-attr]
+    fields = fields_of(machine, changes)
     answered, _ = doors.call_endpoint(machine, "profile", *endpoint_arguments(**fields))
     assert machine.ran == by_command
     assert answered == printed
@@ -72,9 +86,12 @@ def test_a_run_gives_one_report(machine: FakeMachine, doors: Doors, capsys: pyte
     assert json.loads(write_report(last.view.analysis.report)) == printed
 
 
-def test_a_check_gives_one_report(machine: FakeMachine, doors: Doors, capsys: pytest.CaptureFixture[str]) -> None:
-    fields = default_fields(machine.recording.environment.device) | CHANGES  # type: ignore[union-attr]
-    printed = call_command(capsys, machine, "check", *flags(CHANGES))
+@pytest.mark.parametrize("changes", [CHANGES, *BEYOND], ids=lambda changes: changes.get("operation", "attention"))
+def test_a_check_gives_one_report(
+    machine: FakeMachine, doors: Doors, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
+) -> None:
+    fields = fields_of(machine, changes)
+    printed = call_command(capsys, machine, "check", *flags(changes))
     assert doors.call_endpoint(machine, "check", *endpoint_arguments(**fields)) == printed
 
 
@@ -91,17 +108,29 @@ def test_a_machine_gives_one_description(
     assert doors.call_endpoint(machine, "environment") == call_command(capsys, machine, "environment")
 
 
-@pytest.mark.parametrize("changes", [{"kv_heads": 3}, {"batch_size": 0}, {"backend": "sdpa_flesh"}, {"mask": "cauzal"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kv_heads": 3},
+        {"batch_size": 0},
+        {"backend": "sdpa_flesh"},
+        {"mask": "cauzal"},
+        {"operation": "swiglu", "tokens": 0},
+        {"operation": "swiglu", "direction": "forward_backward"},
+        {"operation": "residual_rms_norm", "hidden_size": 10**9},
+    ],
+)
 def test_a_wrong_value_gets_one_message(
     doors: Doors, capsys: pytest.CaptureFixture[str], changes: dict[str, Any]
 ) -> None:
     machine = FakeMachine(build_sample("flash"))
+    fields = fields_of(machine, changes)
     with pytest.raises(InvalidWorkload) as problem:
-        parse_workload(default_fields("cuda") | changes)
+        parse_workload(fields)
     assert main(["run", *flags(changes)], record=machine) == 2
     assert str(problem.value) in capsys.readouterr().err
     with pytest.raises(gr.Error) as error:
-        doors.call_endpoint(machine, "profile", *endpoint_arguments(**default_fields("cuda") | changes))
+        doors.call_endpoint(machine, "profile", *endpoint_arguments(**fields))
     assert error.value.message == str(problem.value)
-    shown = build_notes(control_values(default_fields("cuda") | changes), None).message
+    shown = build_notes(control_values(fields), None).message
     assert str(problem.value) in shown.replace("&#x27;", "'")

@@ -1,6 +1,7 @@
 """Refusals and failures, calm and complete: what happened, PyTorch's own words, and what to do."""
 
 from attention.backends import Decision
+from profiling.measured_unlocks import list_changes
 from profiling.recording import Failure
 from ui.markup import Markup, element, join
 from ui.view import RunView
@@ -22,7 +23,8 @@ def render_notices(view: RunView) -> Markup:
     """One notice a failure, in the order of the stages; empty where nothing failed."""
     report = view.analysis.report
     decision = next((entry for entry in report.decisions if entry.backend == report.requested_backend), None)
-    return join(_render_failure(failure, report.requested_backend, decision) for failure in report.failures)
+    changes = () if decision is None else list_changes(decision, report.unlock_measurements)
+    return join(_render_failure(failure, report.requested_backend, decision, changes) for failure in report.failures)
 
 
 def render_message(title: str, message: str, *, hint: str = "", calm: bool = False) -> Markup:
@@ -40,7 +42,9 @@ def render_message(title: str, message: str, *, hint: str = "", calm: bool = Fal
     )
 
 
-def _render_failure(failure: Failure, backend: str | None, decision: Decision | None) -> Markup:
+def _render_failure(
+    failure: Failure, backend: str | None, decision: Decision | None, changes: tuple[str, ...]
+) -> Markup:
     refused = failure.kind == "refused"
     title = _TITLES[failure.kind].format(backend=backend or "The backend")
     body: list[Markup | None] = [element("h3", title)]
@@ -55,7 +59,7 @@ def _render_failure(failure: Failure, backend: str | None, decision: Decision | 
             element("p", f"In stage “{failure.stage}”. What was recorded before it stands below.", class_="quiet"),
             element("pre", raw, class_="raw"),
         ]
-    for change in decision.unlocked_by if refused and decision else ():
+    for change in changes if refused else ():
         body.append(element("p", f"Change one thing: {change}"))
     if failure.hint:
         body.append(element("p", f"→ {failure.hint}"))

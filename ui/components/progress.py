@@ -14,6 +14,7 @@ STAGE_TITLES: dict[Stage, str] = {
     "memory": "measuring memory",
     "profile": "profiling",
     "correctness": "checking against float64",
+    "unlocks": "measuring what unlocks the refused backends",
 }
 
 

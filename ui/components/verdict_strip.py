@@ -39,7 +39,7 @@ def render_strip(view: RunView) -> Markup:
     strip = element("dl", *(_render_tile(tile) for tile in tiles), class_="strip att", aria_label="verdict")
     if not any(tile.spread for tile in tiles):
         return strip
-    note = "± is half the interquartile range of the samples. A step is one call of the attention."
+    note = "± is half the interquartile range of the samples. A step is one call."
     return join((strip, element("p", note, class_="att strip-note")))
 
 

@@ -1,7 +1,11 @@
 """Correctness: every tensor against its float64 reference, with the budget it is judged by."""
 
+from profiling.check_records import MaskTruth
 from profiling.format import NOT_RECORDED, format_count, format_error, format_ratio
 from profiling.recording import Delta
+from profiling.report_schema import Report
+from profiling.row_words import describe_non_finite, describe_truth
+from ui.components.mask_picture import render_mask_picture
 from ui.components.table import Cell, Column, Row, number, render_table, words
 from ui.markup import Markup, element
 from ui.panels.panel import html_panel
@@ -24,12 +28,13 @@ COLUMNS = (
 
 
 def render(view: RunView) -> Markup:
-    """The table and, under it, how each budget came about; or why nothing was compared."""
-    deltas = view.analysis.report.correctness
+    """The table, where values are not finite, the mask that was applied, and how each budget came about."""
+    report = view.analysis.report
+    deltas = report.correctness
     if not deltas:
         reason = (
             "A trace alone holds no values, so there is nothing to compare."
-            if view.analysis.report.workload is None
+            if report.workload is None
             else "No output was compared with its reference in this run."
         )
         return element("div", element("p", reason), class_="att")
@@ -46,8 +51,42 @@ def render(view: RunView) -> Markup:
             class_="quiet",
         ),
         render_table(COLUMNS, [Row(cells=_cells(delta)) for delta in deltas], caption="deltas against the reference"),
+        _render_non_finite(report),
+        None if report.mask_truth is None else _render_truth(report.mask_truth),
         element("div", element("h3", "Where the budgets come from"), element("ul", *notes), class_="reasons"),
         class_="att",
+    )
+
+
+def _render_non_finite(report: Report) -> Markup | None:
+    """Which rows hold NaN or infinite values, those that count apart from those that may attend to nothing."""
+    if not report.non_finite:
+        return None
+    lines = [
+        element("li", element("strong", rows.tensor), f": {describe_non_finite(rows)}") for rows in report.non_finite
+    ]
+    return element("div", element("h3", "Where NaN and infinite values lie"), element("ul", *lines), class_="reasons")
+
+
+def _render_truth(truth: MaskTruth) -> Markup:
+    """The mask that was applied in words, and drawn beside the one that was asked for."""
+    pictures = [
+        element(
+            "figure",
+            render_mask_picture(shares, title=f"mask {name}"),
+            element("figcaption", name),
+            class_="mask-figure",
+        )
+        for name, shares in (("asked", truth.asked_picture), ("applied", truth.applied_picture))
+        if shares
+    ]
+    tone = "bad" if truth.wrong_pairs else None
+    mark = "■ " if truth.wrong_pairs else "✓ " if truth.wrong_pairs == 0 else ""
+    return element(
+        "div",
+        element("h3", "The mask that was applied"),
+        element("p", f"{mark}{describe_truth(truth)}", class_=tone),
+        element("div", *pictures, class_="mask-row") if pictures else None,
     )
 
 

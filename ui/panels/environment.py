@@ -1,6 +1,6 @@
 """Environment: the machine, taken in the process that ran the workload, and how to run the same again."""
 
-from profiling.machine import describe_environment
+from profiling.machine import describe_environment, describe_kernel_source
 from profiling.report_schema import Report
 from profiling.workload_flags import write_command
 from ui.components.facts import render_facts
@@ -11,12 +11,13 @@ from ui.view import RunView
 
 
 def render(view: RunView) -> Markup:
-    """Machine, flags, schedule, and the command that repeats the run."""
+    """Machine, flags, the kernel's source, schedule, and the command that repeats the run."""
     report = view.analysis.report
     return element(
         "div",
         element("h3", "Machine"),
         render_facts(describe_environment(report.environment)) if report.environment else element("p", _missing(view)),
+        _render_kernel_source(report),
         _render_protocol(report),
         _render_command(report),
         class_="att",
@@ -28,6 +29,13 @@ def _missing(view: RunView) -> str:
     if devices:
         return f"The trace names its device: {', '.join(device.name for device in devices)}. Nothing else is known."
     return "The machine was not recorded."
+
+
+def _render_kernel_source(report: Report) -> Markup | None:
+    if report.kernel_source is None:
+        return None
+    facts = render_facts(describe_kernel_source(report.kernel_source))
+    return element("section", element("h3", "Where the kernel came from"), facts)
 
 
 def _render_protocol(report: Report) -> Markup | None:

@@ -1,6 +1,10 @@
 """Memory: what one un-profiled call held, beside what its shape alone asks for."""
 
+from attention.fusion import operation_of
+from attention.fusion.workload import FusionWorkload
+from profiling.composed import describe_composed
 from profiling.format import NOT_RECORDED, format_bytes, format_ratio
+from profiling.paged_memory import PAGING_METHOD, describe_copies, describe_paging
 from profiling.report_schema import Report
 from ui.components.facts import render_facts
 from ui.markup import Markup, element
@@ -9,7 +13,7 @@ from ui.view import RunView
 
 
 def render(view: RunView) -> Markup:
-    """Measured bytes, then what a score matrix would take."""
+    """Measured bytes, then what a score matrix or an operation's intermediates would take."""
     report = view.analysis.report
     memory = report.memory
     if memory is None:
@@ -21,12 +25,12 @@ def render(view: RunView) -> Markup:
         return element("div", element("p", reason), class_="att")
     rows = [
         ("peak during the call", format_bytes(memory.peak_bytes)),
-        ("query, key, value, and mask and grad_output where given", format_bytes(memory.inputs_bytes)),
+        (_name_inputs(report), format_bytes(memory.inputs_bytes)),
         ("output", format_bytes(memory.output_bytes)),
         ("allocated besides these and gradients", format_bytes(memory.materialized_bytes)),
     ]
     if report.cost is not None:
-        rows.append(("one score matrix would take", format_bytes(report.cost.score_matrix_bytes)))
+        rows += describe_composed(report.cost)
     return element(
         "div",
         element(
@@ -38,19 +42,46 @@ def render(view: RunView) -> Markup:
         ),
         render_facts(rows),
         element("p", _judge(report)),
+        *_block_table(report),
         class_="att",
     )
 
 
+def _block_table(report: Report) -> tuple[Markup, ...]:
+    if report.paging is None:
+        return ()
+    facts = render_facts(describe_paging(report.paging))
+    return element("h4", "Block table"), facts, element("p", PAGING_METHOD, class_="quiet")
+
+
 def _judge(report: Report) -> str:
     assert report.memory is not None
+    if report.paging is not None:
+        return describe_copies(report.paging)
     extra, cost = report.memory.materialized_bytes, report.cost
-    if extra is None or cost is None:
+    if cost is not None and cost.intermediates_bytes is not None:
+        return _judge_intermediates(extra, cost.intermediates_bytes)
+    if extra is None or cost is None or cost.score_matrix_bytes is None:
         return f"Whether a score matrix was written is {NOT_RECORDED}."
     if extra < cost.score_matrix_bytes:
         return "No whole score matrix was written: the call allocated less than one copy of it."
     size = format_ratio(extra / cost.score_matrix_bytes)
     return f"The call allocated {size} one score matrix: it writes the matrix to memory."
+
+
+def _name_inputs(report: Report) -> str:
+    if isinstance(report.workload, FusionWorkload):
+        return ", ".join(operand.name for operand in operation_of(report.workload).operands)
+    return "query, key, value, and mask and grad_output where given"
+
+
+def _judge_intermediates(extra: int | None, intermediates_bytes: int) -> str:
+    if extra is None:
+        return f"What the call held besides its inputs and output is {NOT_RECORDED}."
+    return (
+        f"The call held {format_bytes(extra)} besides its inputs and output at its peak. The eager form writes "
+        f"{format_bytes(intermediates_bytes)} between its operators, not all of it alive at once."
+    )
 
 
 PANEL = html_panel("memory", "Memory", render)

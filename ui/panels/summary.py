@@ -1,5 +1,6 @@
 """Summary: the six questions that any trace must answer, and the guess."""
 
+from profiling.composed import describe_composed
 from profiling.format import format_bytes, format_count, format_quantity, format_rate, format_share
 from profiling.report_schema import Answer, Report
 from ui.components.facts import render_facts
@@ -67,7 +68,7 @@ def _render_work(report: Report) -> Markup | None:
         ("work", f"{format_count(cost.flops)} FLOPs"),
         ("least traffic", format_bytes(cost.bytes_min)),
         ("arithmetic intensity", format_quantity(cost.arithmetic_intensity, "FLOP/byte")),
-        ("one score matrix", format_bytes(cost.score_matrix_bytes)),
+        *describe_composed(cost),
     ]
     if roofline is not None:
         rows += [
