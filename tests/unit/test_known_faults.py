@@ -48,6 +48,13 @@ def verdict(mask_form: str, backend: str = "sdpa_cudnn") -> RuleVerdict:
             {"mask_form": "bool", "seq_len_q": 704, "seq_len_kv": 704, "direction": "forward_backward"},
             {"cudnn_mask_gradient_nan"},
         ),
+        (
+            H200,
+            {"backend": "flash_attn4", "head_dim": 72, "direction": "forward_backward"},
+            {"flash_attn4_gradients"},
+        ),
+        (H200, {"backend": "flash_attn4", "head_dim": 80, "direction": "forward_backward"}, set()),
+        (H200, {"backend": "flash_attn4", "head_dim": 72}, set()),
         (B200, {"kv_heads": 4}, {"cudnn_few_kv_heads"}),
         (B200, {"kv_heads": 8}, set()),
         (
