@@ -24,6 +24,7 @@ class ReferenceBlock:
     ``rounding``: what turns the error of ``rounded`` into the one expected of the workload's dtype: 1, or the
     ratio of the two types' units.
     ``live``: bool ``[num_heads or 1, stop - start]``, False for rows that may attend to nothing; None: all are live.
+    ``cancelling``: of a gradient, a bound on the products that an element of it adds up and that may cancel.
     """
 
     batch: int | None
@@ -33,6 +34,7 @@ class ReferenceBlock:
     rounded: "torch.Tensor"
     rounding: float
     live: "torch.Tensor | None"
+    cancelling: float = 0.0
 
     def cut(self, whole: "torch.Tensor") -> "torch.Tensor":
         """This block's rows of the whole tensor, shaped as ``exact``."""
@@ -105,8 +107,9 @@ def build_gradient_reference(workload: Workload, inputs: Inputs) -> Iterator[tup
 
     lower, rounding = lower_dtype(inputs.query.dtype)
     for batch in range(workload.batch_size):
-        exact = _entry_gradients(workload, inputs, batch, torch.float64)
-        rounded = _entry_gradients(workload, inputs, batch, lower)
+        exact, attended = _entry_gradients(workload, inputs, batch, torch.float64)
+        rounded, _ = _entry_gradients(workload, inputs, batch, lower)
+        cancelling = _bound_cancelling(workload, inputs, batch, attended)
         for name in ("grad_query", "grad_key", "grad_value"):
             yield (
                 name,
@@ -118,22 +121,56 @@ def build_gradient_reference(workload: Workload, inputs: Inputs) -> Iterator[tup
                     rounded=rounded[name],
                     rounding=rounding,
                     live=None,
+                    cancelling=cancelling.get(name, 0.0),
                 ),
             )
 
 
-def _entry_gradients(workload: Workload, inputs: Inputs, batch: int, dtype: "torch.dtype") -> "dict[str, torch.Tensor]":
-    """Gradients of one batch entry computed in ``dtype``, float64 ``[heads, seq_len, dim]``."""
+def _bound_cancelling(workload: Workload, inputs: Inputs, batch: int, attended: float) -> dict[str, float]:
+    """For grad_query and grad_key, the size of the products behind a score's gradient, times what each is added with.
+
+    A score's gradient is its weight times grad_output·value less the row's mean of it, which is all of it where a row
+    attends to one key. What rounding leaves of the two adds up over the rows that attend to a key, as a walk does.
+    """
+    assert inputs.grad_output is not None
+    query, key, value, grad_output = (
+        tensor[batch].detach() for tensor in (inputs.query, inputs.key, inputs.value, inputs.grad_output)
+    )
+    products = _longest(grad_output) * _longest(value) * workload.softmax_scale
+    return {
+        "grad_query": products * float(key.abs().max()),
+        "grad_key": products * float(query.abs().max()) * max(1.0, attended) ** 0.5,
+    }
+
+
+def _longest(rows: "torch.Tensor") -> float:
+    """The largest norm of a row."""
+    import torch
+
+    return float(rows.norm(dim=-1, dtype=torch.float64).max())
+
+
+def _entry_gradients(
+    workload: Workload, inputs: Inputs, batch: int, dtype: "torch.dtype"
+) -> "tuple[dict[str, torch.Tensor], float]":
+    """Gradients of one batch entry computed in ``dtype``, float64 ``[heads, seq_len, dim]``.
+
+    In float64 also the largest sum of the weights that one key gets from all rows; else 0.
+    """
     import torch
 
     assert inputs.grad_output is not None
+    # A column of value that is 0 changes nothing; where its grad_output is 1, its gradient is that sum.
+    counts = (0, int(dtype == torch.float64))
     key, value = (tensor[batch : batch + 1].detach().to(dtype) for tensor in (inputs.key, inputs.value))
+    value = torch.nn.functional.pad(value, counts)
     grad_query = []
     grad_key = torch.zeros(key.shape[1:], dtype=torch.float64, device=key.device)
     grad_value = torch.zeros(value.shape[1:], dtype=torch.float64, device=value.device)
     for rows in _row_blocks(workload):
         mask = _build_mask(workload, inputs, batch, rows)
         grad_output = inputs.grad_output[batch : batch + 1, :, rows].to(dtype)
+        grad_output = torch.nn.functional.pad(grad_output, counts, value=1.0)
         if mask.live is not None:
             grad_output = torch.where(mask.live[..., None], grad_output, 0.0)
         leaves = [
@@ -147,7 +184,9 @@ def _entry_gradients(workload: Workload, inputs: Inputs, batch: int, dtype: "tor
         grad_query.append(gradients[0][0].to(torch.float64))
         grad_key += gradients[1][0]
         grad_value += gradients[2][0]
-    return {"grad_query": torch.cat(grad_query, dim=1), "grad_key": grad_key, "grad_value": grad_value}
+    attended = float(grad_value[..., workload.value_dim :].sum(dim=-1).max())
+    grad_value = grad_value[..., : workload.value_dim]
+    return {"grad_query": torch.cat(grad_query, dim=1), "grad_key": grad_key, "grad_value": grad_value}, attended
 
 
 def lower_dtype(dtype: "torch.dtype") -> "tuple[torch.dtype, float]":

@@ -56,6 +56,8 @@ SIZE_LIMITS = {
     "head_dim_v": 1_024,
 }
 SEED_LIMIT = 2**63 - 1
+# FLOPs of one call: 19 minutes at 1e15 a second. JSON writers hold 64 bits, and the largest sizes together go beyond.
+DENSE_FLOPS_LIMIT = 2**60
 # Far beyond any use: at 1 the softmax is close to one-hot. At 1e308 scores overflow even in the float64 reference.
 SCALE_LIMIT = 1e4
 _LONGEST_VALUE = 80  # characters of a wrong value that a one-line message repeats
@@ -119,6 +121,13 @@ class Workload:
                 raise InvalidWorkload(name, value, "is not a whole number", f"choose 1 to {limit}")
             if not 1 <= value <= limit:
                 raise InvalidWorkload(name, value, "is out of range", f"choose 1 to {limit}")
+        if self._dense_flops > DENSE_FLOPS_LIMIT:
+            raise InvalidWorkload(
+                "workload",
+                self.describe(),
+                f"takes {self._dense_flops:.1e} FLOPs forward and backward, above {DENSE_FLOPS_LIMIT:.1e}",
+                "lower batch_size, the heads or the sequence lengths",
+            )
         if self.num_heads % self.kv_heads:
             divisors = [n for n in range(1, self.num_heads + 1) if self.num_heads % n == 0]
             raise InvalidWorkload(
@@ -165,6 +174,11 @@ class Workload:
     def score_count(self) -> int:
         """Elements of the score matrix ``[batch_size, num_heads, seq_len_q, seq_len_kv]``."""
         return self.batch_size * self.num_heads * self.seq_len_q * self.seq_len_kv
+
+    @property
+    def _dense_flops(self) -> int:
+        """FLOPs of all seven products of both directions over the whole score matrix."""
+        return 2 * self.score_count * (4 * self.head_dim + 3 * self.value_dim)
 
     def describe(self) -> str:
         """One short line, in the field's shorthand: ``B8 H16 S1024 D64 bfloat16 causal``."""

@@ -156,9 +156,7 @@ def _record_seconds(workload: AnyWorkload, environment: Environment | None, sche
     calls = OTHER_CALLS + schedule.wait + schedule.warmup + schedule.active
     # One clock around the call on a CPU; on a GPU one pass for submission and wall, one of graph replays.
     clocks_s = _clock_seconds(call_s, CPU_CLOCK_LIMIT_S) if on_cpu else 2 * _clock_seconds(call_s, CLOCK_LIMIT_S)
-    first_call_s = 0.0 if on_cpu else CUDA_FIRST_CALL_S.get(workload.backend, SLOWEST_FIRST_CALL_S)
-    first_call_s += COMPILE_S.get(workload.backend, 0.0)
-    first_call_s += 0.0 if on_cpu else KERNEL_LOAD_S.get(workload.backend, 0.0)
+    first_call_s = _first_call_seconds(workload, on_cpu=on_cpu)
     inputs_s = INPUTS_S_PER_ELEMENT * kind_of(workload).count_inputs_bytes(workload) / workload.dtype.itemsize
     # The output has a reference of its own; that of the gradients runs forward once more.
     reference_s = _reference_seconds(workload, rates) * (1 + (backward_calls and 1 + backward_calls))
@@ -167,6 +165,18 @@ def _record_seconds(workload: AnyWorkload, environment: Environment | None, sche
         # The applied mask is read with as many calls as fit into its limit.
         mask_s = min(MASK_CALLS_MOST * call_s, MASK_CALLS_LIMIT_NS["cpu" if on_cpu else "cuda"] / 1e9)
     return PROFILE_S + inputs_s + first_call_s + calls * call_s + clocks_s + reference_s + mask_s
+
+
+def _first_call_seconds(workload: AnyWorkload, *, on_cpu: bool) -> float:
+    """What the first call of the workload's backend adds; one without an allowance of its own gets the largest."""
+    slug = workload.backend
+    backend = next((entry for entry in kind_of(workload).backends if entry.slug == slug), None)
+    compiles, loads = (backend.compiles, backend.read_source is not None) if backend else (False, False)
+    seconds = COMPILE_S.get(slug, max(COMPILE_S.values()) if compiles else 0.0)
+    if on_cpu:
+        return seconds
+    seconds += CUDA_FIRST_CALL_S.get(slug, SLOWEST_FIRST_CALL_S)
+    return seconds + KERNEL_LOAD_S.get(slug, max(KERNEL_LOAD_S.values()) if loads else 0.0)
 
 
 def _unlock_seconds(workload: Workload, environment: Environment | None) -> float:

@@ -4,9 +4,11 @@ Budget: an independent run of the same formula in the workload's dtype, operator
 accuracy against float64. A backend may lose twice that, plus the output's rounding (the dtype's epsilon times the
 largest reference element) and the sum's (twice the accumulator's epsilon times the largest summed element, since a
 sum in another order may differ by that where its terms cancel; gradients are allowed three times the naive error and
-twice the sum's). For float64, where the reference has the same type, the
-run is made in float32 and its error scaled by the ratio of the types' epsilons. "Fused error at most twice the
-naive error" is flash-attention's own test.
+twice the sum's). For float64, where the reference has the same type, the run is made in float32 and its error scaled
+by the ratio of the types' epsilons. "Fused error at most twice the naive error" is flash-attention's own test.
+
+A fused kernel subtracts two sums where the naive run's terms cancel exactly, as for a row that attends to one key,
+whose scores have no gradient: grad_query and grad_key may also lose the accumulator's epsilon times these products.
 
 Causal rows average over more and more keys, so late rows are small and a budget set by the first rows would pass
 nonsense in the last ones: each band of query rows is held to a budget of its own as well.
@@ -72,11 +74,21 @@ class _Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rounding:
-    """``epsilon`` of the result's dtype; ``of_the_sum``: the accumulator's × roundings × the largest summed element."""
+    """``epsilon`` of the result's dtype and of its ``accumulator``; ``largest``: the largest summed element.
+
+    ``cancelling``: as a ReferenceBlock has it, the largest so far.
+    """
 
     epsilon: float
-    of_the_sum: float
+    accumulator: float
+    largest: float
+    roundings: int = ACCUMULATOR_ROUNDINGS
     naive_factor: int = NAIVE_ERROR_FACTOR
+    cancelling: float = 0.0
+
+    @property
+    def of_the_sum(self) -> float:
+        return self.accumulator * (self.roundings * self.largest + self.cancelling)
 
 
 class _Accumulator:
@@ -97,6 +109,7 @@ class _Accumulator:
         """Compare ``rows``, shaped as the block's ``exact``, in the workload's dtype, with ``block``."""
         import torch
 
+        self.rounding = replace(self.rounding, cancelling=max(self.rounding.cancelling, block.cancelling))
         measured = rows.to(torch.float64)
         finite = torch.isfinite(measured)
         self.nan_count += int(torch.isnan(measured).sum())
@@ -231,14 +244,16 @@ def _rounding(result: "torch.Tensor", summed: "torch.Tensor") -> _Rounding:
 
     # Half precision is summed in float32, by every kernel here.
     accumulator = torch.float64 if result.dtype == torch.float64 else torch.float32
-    largest = float(summed.detach().abs().max())
-    of_the_sum = torch.finfo(accumulator).eps * largest * ACCUMULATOR_ROUNDINGS
-    return _Rounding(epsilon=torch.finfo(result.dtype).eps, of_the_sum=of_the_sum)
+    return _Rounding(
+        epsilon=torch.finfo(result.dtype).eps,
+        accumulator=torch.finfo(accumulator).eps,
+        largest=float(summed.detach().abs().max()),
+    )
 
 
 def _gradient_rounding(gradient: "torch.Tensor", grad_output: "torch.Tensor") -> _Rounding:
     forward = _rounding(gradient, grad_output)
-    return replace(forward, of_the_sum=2 * forward.of_the_sum, naive_factor=NAIVE_GRADIENT_FACTOR)
+    return replace(forward, roundings=2 * ACCUMULATOR_ROUNDINGS, naive_factor=NAIVE_GRADIENT_FACTOR)
 
 
 def _describe_budget(workload: AnyWorkload, told: _Part, accumulator: _Accumulator) -> str:
@@ -248,14 +263,14 @@ def _describe_budget(workload: AnyWorkload, told: _Part, accumulator: _Accumulat
     if not math.isfinite(told.naive_error):
         return f"not judged: {run} is not finite itself"
     rounding = accumulator.rounding
-    roundings = ACCUMULATOR_ROUNDINGS * (2 if rounding.naive_factor == NAIVE_GRADIENT_FACTOR else 1)
+    cancelling = " and the products of a score's gradient, which may cancel" if rounding.cancelling else ""
     where = f" in {told.rows}, where alone it is exceeded" if told.rows else ""
     dead = "; rows that may attend to nothing are left out" if accumulator.dead_rows else ""
     return (
         f"{rounding.naive_factor} × {format_error(told.naive_error)}, the error of {run}, "
         f"+ {format_error(rounding.epsilon * told.largest_reference)}, {workload.dtype}'s epsilon × the largest "
-        f"reference element, + {format_error(rounding.of_the_sum)}, {roundings} × the accumulator's epsilon × the "
-        f"largest summed element{where}{dead}"
+        f"reference element, + {format_error(rounding.of_the_sum)}, the accumulator's epsilon × {rounding.roundings} × "
+        f"the largest summed element{cancelling}{where}{dead}"
     )
 
 

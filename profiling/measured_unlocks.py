@@ -8,7 +8,7 @@ from profiling.format import format_comparison, format_duration, format_spread
 from profiling.recording import Recording
 from profiling.report_schema import LatencyReport, LatencySummary, MeasuredUnlock
 from profiling.statistics import summarize_samples
-from profiling.unlocks import describe_unlocks
+from profiling.unlocks import describe_unlocks, is_about
 
 BUDGET_WORDS = {True: "within budget", False: "outside its budget", None: "not judged"}
 
@@ -63,7 +63,7 @@ def list_changes(decision: Decision, measured: tuple[MeasuredUnlock, ...]) -> tu
     found = {entry.change: entry for entry in measured if entry.backend == decision.backend}
     lines = []
     for change in decision.unlocked_by:
-        entry = next((found[sentence] for sentence in found if change.startswith(f"{sentence} (")), None)
+        entry = next((found[sentence] for sentence in found if is_about(change, sentence)), None)
         lines.append(change if entry is None else f"{change}: {describe_measurement(entry)}")
     return tuple(lines)
 

@@ -21,7 +21,7 @@ from profiling.failures import is_sticky
 from profiling.recording import Delta
 from profiling.samples import Samples
 from profiling.shared_work import SharedWork
-from profiling.unlocks import UNLOCK_TRIES, Unlock, find_unlocks
+from profiling.unlocks import UNLOCK_TRIES, Unlock, find_unlocks, is_about
 
 # As the recorder's: lazy set-up of the first calls stays out of every clock.
 WARMUP_CALLS = 3
@@ -61,11 +61,8 @@ def order_unlocks(workload: Workload, decisions: Iterable[Decision], facts: Devi
 
 def _listed(workload: Workload, decision: Decision, facts: DeviceFacts) -> list[Unlock]:
     unlocks = find_unlocks(replace(workload, backend=decision.backend), decision, facts)
-    return [
-        unlock
-        for unlock in unlocks
-        if any(change.startswith(f"{unlock.sentence} (") for change in decision.unlocked_by)
-    ][:UNLOCK_TRIES]
+    ran = [unlock for unlock in unlocks if any(is_about(line, unlock.sentence) for line in decision.unlocked_by)]
+    return ran[:UNLOCK_TRIES]
 
 
 def _measure(unlock: Unlock, drawn: SharedWork, facts: DeviceFacts, available: int | None) -> UnlockMeasurement:

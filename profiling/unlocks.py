@@ -64,6 +64,11 @@ def describe_unlocks(decision: Decision) -> str:
     return "; ".join(part for part in (known, untried) if part) or decision.remedy or NONE_KNOWN
 
 
+def is_about(line: str, sentence: str) -> bool:
+    """Whether a line of ``Decision.unlocked_by`` names this change: its sentence, and in brackets how it is known."""
+    return line.startswith(f"{sentence} (")
+
+
 def find_unlocks(workload: Workload, decision: Decision, facts: DeviceFacts) -> tuple[Unlock, ...]:
     """Single edits after which the rule of ``decision.backend`` accepts, exact ones before those that round.
 

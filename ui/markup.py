@@ -6,7 +6,7 @@ Names from a trace are anyone's text, so no module of the page joins HTML string
 from collections.abc import Iterable
 from html import escape
 
-_VOID_TAGS = frozenset({"br", "col", "hr", "img", "input"})
+_VOID_TAGS = frozenset({"br", "col", "hr", "img", "input", "wbr"})
 
 
 class Markup(str):

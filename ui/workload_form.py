@@ -29,7 +29,9 @@ from ui.markup import Markup, element
 
 # Fields that stand on one line; those named in no row go under "advanced".
 _ROWS = (
-    ("operation", "backend"),
+    # A line each: their longest names take one.
+    ("operation",),
+    ("backend",),
     ("batch_size", "num_heads", "kv_heads"),
     ("seq_len_q", "seq_len_kv", "head_dim"),
     ("tokens", "hidden_size", "intermediate_size"),

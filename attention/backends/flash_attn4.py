@@ -68,6 +68,9 @@ def _hopper_gradients(workload: Workload, device: DeviceFacts) -> str | None:
     if workload.presented_kv_heads != workload.num_heads:
         needs = "one head_dim for all three tensors with grouped heads and gradients"
         return f"takes {needs}, these are {head_dim} and {value_dim}"
+    if head_dim > 192 and 128 < value_dim <= 192:
+        needs = "head_dim_v up to 128 or above 192 beside a head_dim above 192, with gradients"
+        return f"takes {needs}, these are {head_dim} and {value_dim}"
     step = _shared_step(head_dim)
     if head_dim <= 128 and _round_up(value_dim, 16) % step:
         needs = f"head_dim_v in multiples of {step} beside head_dim {head_dim}, with gradients"

@@ -81,7 +81,8 @@ def estimate_memory(workload: FusionWorkload) -> FusionMemoryEstimate:
     """What a run of ``workload`` will hold, before anything is allocated; a compiled run holds no more."""
     operation = operation_of(workload)
     shared = sum(prod(operand.shape(workload)) for operand in operation.operands if not operand.per_token)
-    block = min(workload.tokens, rows_per_block(workload)) * workload.widest
+    # Not whole rows, so that a wider tensor, of which fewer rows fit, never counts as less.
+    block = min(workload.tokens * workload.widest, max(workload.widest, REFERENCE_BLOCK_ELEMENTS))
     return FusionMemoryEstimate(
         inputs_bytes=inputs_bytes(workload),
         call_bytes=operation.count_peak_bytes(workload),

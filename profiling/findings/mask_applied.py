@@ -11,8 +11,6 @@ from profiling.trace.events import Trace
 def _judge(report: Report, trace: Trace | None) -> Outcome:
     if not isinstance(report.workload, Workload):
         return NotEvaluated(reason="A trace alone does not say which mask was asked for.")
-    if not isinstance(report.workload, Workload):
-        return NotEvaluated(reason=f"{report.workload.operation} has no mask.")
     if report.workload.mask.name == "none":
         return NotEvaluated(reason="No mask was asked for.")
     truth = report.mask_truth

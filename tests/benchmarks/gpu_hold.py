@@ -46,14 +46,13 @@ def main() -> None:
         sys.exit("this measures an NVIDIA GPU; torch sees none here.")
     print(f"warm-up {time.perf_counter() - began:.2f} s on {environment.device_name}, torch {environment.torch}")
     for backend in BACKENDS:
+        if not backend.is_probed and not backend.slug.startswith("flex"):
+            continue  # compiling and capturing have tests of their own, and no bar
         cold = run(backend.slug)[0]
         if cold.latency.device is None:  # refused, such as decoding for 1024 query rows
             print(f"{backend.slug:15} {cold.failures[0].message}")
             continue
         warm = run(backend.slug)[0]
-        if backend.holds_graph:  # Triton's clock captures a graph of its own, which cannot hold another
-            print(f"{backend.slug:15} first {cold.gpu_seconds:.2f} s, warm {warm.gpu_seconds:.2f} s")
-            continue
         stages = " ".join(f"{entry.stage} {entry.wall_ns / 1e6:.0f}" for entry in warm.ledger)
         device_ns = statistics.median(warm.latency.device.samples_ns)
         theirs_ns = do_bench_cudagraph_ns(backend.slug)

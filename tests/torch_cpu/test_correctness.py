@@ -305,6 +305,35 @@ def test_gradients_of_every_layout_and_group(layout, kv_heads):
     assert all(delta.within_budget for delta in check_results(workload, inputs, results))
 
 
+ONE_KEY_A_ROW = {
+    "a window of one key": {"mask": "sliding_window", "mask_window": 1},
+    "one key for many rows": {"mask": "none", "seq_len_q": 512, "seq_len_kv": 1},
+    "one row from the upper left": {"seq_len_q": 1, "seq_len_kv": 64, "mask_alignment": "upper_left"},
+}
+
+
+@pytest.mark.parametrize("name", ONE_KEY_A_ROW)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_gradients_that_cancel_to_nothing_are_not_called_wrong(name, dtype):
+    sizes = {"head_dim": 256, "kv_heads": 1, "dtype": dtype}
+    for backend in ("sdpa_flash", "sdpa_math", "naive"):
+        workload = build(backend=backend, direction="forward_backward", **sizes | ONE_KEY_A_ROW[name])
+        inputs, results = run_backward(workload)
+        deltas = check_results(workload, inputs, results)
+        assert all(delta.within_budget for delta in deltas), (backend, deltas)
+        assert "may cancel" in deltas[1].budget_basis
+        assert "may cancel" not in deltas[3].budget_basis
+
+
+def test_what_may_cancel_hides_no_small_fault():
+    workload = build(direction="forward_backward", head_dim=64)
+    for position in (1, 2):
+        inputs, results = run_backward(workload)
+        results[position][0, 1, 7, 5] += 1e-4
+        deltas = check_results(workload, inputs, results)
+        assert [index for index, delta in enumerate(deltas) if not delta.within_budget] == [position]
+
+
 def test_gradient_reference_is_torchs_own_gradcheck():
     import torch
     from torch.autograd import gradcheck

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import gradio as gr
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from attention.backends import DeviceFacts
@@ -225,6 +225,18 @@ def test_rms_norm_costs_five_operations_an_element_and_no_product() -> None:
 
 
 @given(workloads, st.sampled_from(["tokens", "hidden_size", "intermediate_size"]))
+# Twice the width leaves room for less than half of the rows.
+@example(
+    FusionWorkload(
+        operation=FusionOperation.SWIGLU,
+        backend="eager",
+        tokens=83,
+        hidden_size=1,
+        intermediate_size=99_865,
+        dtype=DType.FLOAT64,
+    ),
+    "intermediate_size",
+)
 def test_more_work_never_costs_less(workload: FusionWorkload, size: str) -> None:
     if size not in workload.operation.sizes:
         return

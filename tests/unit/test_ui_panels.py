@@ -144,6 +144,13 @@ def test_strip_of_a_gpu_run_has_every_figure() -> None:
     assert "✓ within budget" in tiles["worst error"].details
 
 
+def test_a_name_in_the_strip_breaks_behind_its_underscores() -> None:
+    recording = build_sample("naive")
+    assert recording.workload is not None
+    named = replace(recording, workload=replace(recording.workload, backend="paged_gather"))
+    assert "paged_<wbr>gather → naive" in render_strip(view_of(named))
+
+
 def test_strip_says_host_bound_in_words() -> None:
     recording = build_sample("cudnn")
     latency = recording.latency

@@ -215,3 +215,12 @@ def test_a_long_wrong_value_still_makes_one_short_line(field, value):
     with pytest.raises(InvalidWorkload) as caught:
         parse_workload({field: value})
     assert len(str(caught.value)) < 600  # the list of backends is most of it
+
+
+def test_the_largest_sizes_together_are_refused_before_their_counts_leave_64_bits() -> None:
+    largest = {"batch_size": 65_536, "num_heads": 1024, "kv_heads": 1024, "seq_len_q": 2**20, "seq_len_kv": 2**20}
+    with pytest.raises(InvalidWorkload, match=r"workload='B65536 H1024 S1048576 .* above 1\.2e\+18; lower batch_size"):
+        parse_workload(largest)
+    with pytest.raises(InvalidWorkload, match=r"FLOPs"):
+        parse_workload(largest | {"backend": "paged_gather", "head_dim": 1, "mask": "none"})
+    parse_workload({"batch_size": 8, "seq_len_q": 2**20, "seq_len_kv": 2**20})

@@ -46,10 +46,12 @@ def _describe_mask(workload: Workload) -> Markup:
     mask = mask_of(workload)
     rows = workload.batch_size * workload.seq_len_q
     dead = mask.count_dead_rows(workload)
-    count = f"{format_count(dead)} of {format_count(rows)}" if dead else "no"
     notes = [
         f"{format_share(density(workload))} of the pairs allowed",
-        f"{count} query rows may attend to nothing" + (f" (over {workload.batch_size} batch entries)" if dead else ""),
+        f"{format_count(dead)} of {format_count(rows)} query rows may attend to nothing"
+        f" (over {workload.batch_size} batch entries)"
+        if dead
+        else "every query row has a key to attend to",
         f"rows: queries, columns: keys; {workload.seq_len_q} × {workload.seq_len_kv}",
     ]
     if mask.varies_by_batch:

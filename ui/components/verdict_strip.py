@@ -54,7 +54,12 @@ def build_tiles(view: RunView) -> tuple[Tile, ...]:
 
 def _render_tile(tile: Tile) -> Markup:
     # A number and its unit are one word.
-    value = element("span", tile.value, class_="figure") if THIN_SPACE in tile.value else tile.value
+    # A backend's name breaks behind its underscores, before it breaks inside a word.
+    value = (
+        element("span", tile.value, class_="figure")
+        if THIN_SPACE in tile.value
+        else join(tile.value.split("_"), join(("_", element("wbr"))))
+    )
     spread = element("span", f" {tile.spread}", class_="spread") if tile.spread else None
     details = (element("dd", detail, class_=f"detail {tile.tone}".strip()) for detail in tile.details)
     return element("div", element("dt", tile.label), element("dd", value, spread, class_="value"), *details)

@@ -66,7 +66,7 @@ def _judge(report: Report) -> str:
     if extra < cost.score_matrix_bytes:
         return "No whole score matrix was written: the call allocated less than one copy of it."
     size = format_ratio(extra / cost.score_matrix_bytes)
-    return f"The call allocated {size} one score matrix: it writes the matrix to memory."
+    return f"The call allocated {size} one such matrix: it writes the matrix to memory."
 
 
 def _name_inputs(report: Report) -> str:
