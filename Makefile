@@ -71,8 +71,9 @@ gpu: $(DEV_STAMP) ## GPU tests, and how long a run holds the GPU; needs an NVIDI
 	"$(PY)" -m pytest tests/gpu -m gpu
 	"$(PY)" -m tests.benchmarks.gpu_hold
 
-benchmarks: $(DEV_STAMP) ## How long a trace takes to read; needs no GPU
+benchmarks: $(DEV_STAMP) ## How long a trace takes to read, and 20,000 damaged ones; needs no GPU
 	"$(PY)" -m tests.benchmarks.trace_reading
+	"$(PY)" -m tests.benchmarks.trace_fuzz
 
 fixtures: $(DEV_STAMP) ## Record the shipped runs again; needs an NVIDIA GPU
 	"$(PY)" -m recordings.make_recordings

@@ -48,7 +48,8 @@ def _region(report: Report, trace: Trace | None) -> Answer:
         )
     labels = _label_names(trace)
     marked = f"the call in each is labelled {', '.join(labels)}" if labels else "no label marks the call inside"
-    inside = f"each from its ProfilerStep span's start to its end, device work by its launch; {marked}"
+    span = trace.steps[0].name.partition("#")[0]
+    inside = f"each from its {span} span's start to its end, device work by its launch; {marked}"
     spans = [step.end_ns - step.start_ns for step in trace.steps]
     evidence = [
         f"{trace.steps[0].name} to {trace.steps[-1].name}, each {format_duration(min(spans))} to "

@@ -20,7 +20,7 @@ from profiling.workload_flags import PROGRAM
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 # Absent where the command was started with another Python than the environment's.
-REQUIRED = ("torch", "pydantic", "orjson")
+REQUIRED = ("torch", "pydantic", "msgspec")
 
 
 def main(argv: Sequence[str] | None = None, *, record: Recorder | None = None) -> int:

@@ -62,15 +62,17 @@ def analyze_trace(data: bytes, label: str = "attn_fwd") -> Analysis:
     return Analysis(recording=recording, trace=trace, report=build_report(recording, trace))
 
 
-def analyze_file(data: bytes) -> Analysis:
+def analyze_file(data: bytes, label: str | None = None) -> Analysis:
     """The analysis of a file that someone brings: a profiler trace, or a recording that this app wrote.
+
+    ``label`` names the span around each call; None: the default of a trace, a recording's own.
 
     Raises:
         InvalidTrace: the bytes are neither.
     """
     try:
         # First, because reading a trace bounds what the file may expand to.
-        return analyze_trace(data)
+        return analyze_trace(data) if label is None else analyze_trace(data, label)
     except InvalidTrace as problem:
         try:
             recording = parse_recording(data)
@@ -78,7 +80,7 @@ def analyze_file(data: bytes) -> Analysis:
             raise InvalidTrace(str(fault)) from None
         except ValueError:
             raise problem from None
-        return analyze_recording(recording)
+        return analyze_recording(recording if label is None else replace(recording, label=label))
 
 
 def build_report(recording: Recording, trace: Trace | None) -> Report:

@@ -27,15 +27,22 @@ from profiling.trace.events import TraceHealth
 REPORT_FORMAT_VERSION = 1
 
 KernelRole = Literal[
-    "attention",
+    "attention_forward",
+    "attention_backward",
+    "attention",  # the name does not say which
     "gemm",
+    "convolution",
     "softmax",
-    "mask",
+    "normalization",
+    "mask",  # applies one
+    "mask_build",
     "scale",
     "elementwise",
     "cast",
     "copy",
     "reduce",
+    "random",
+    "communication",
     "memcpy",
     "memset",
     "other",
@@ -70,6 +77,9 @@ class KernelSummary:
     uses_tensor_cores: bool | None  # None: the name does not say
     launched_by: str | None  # the innermost operator around the launch
     description: str  # one plain sentence
+    data_type: str | None = None  # of the tensors, as torch names it ("float8": either format); None: it does not say
+    tile: str | None = None  # rows×columns of one block's output; None: the name does not say
+    occupancy_note: str | None = None  # why nothing was recomputed, or why the reported value is an artefact
     items: tuple[int, ...] = ()  # indices into Trace.device_items, to highlight on the timeline
 
 

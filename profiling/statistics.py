@@ -5,14 +5,15 @@ operators, would count it again. When the trace has steps, only what was launche
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from profiling.hardware import Occupancy, estimate_occupancy
+from profiling.call_paths import build_call_paths, charged_operator
+from profiling.hardware import NotComputed, Occupancy, estimate_occupancy, explain_artefact
 from profiling.recording import Samples
 from profiling.report_schema import Activity, Gap, ItemsPerStep, KernelSummary, LatencySummary, OperatorSummary
-from profiling.trace.events import DeviceItem, Operator, Trace
-from profiling.trace.intervals import busy, gaps, merge
+from profiling.trace.events import DeviceItem, Trace
+from profiling.trace.intervals import gaps, merge, total
 from profiling.trace.kernel_names import read_kernel_name
 
 
@@ -45,7 +46,7 @@ def _summarize_kernel(trace: Trace, group: Sequence[DeviceItem], total_ns: int) 
     launched_by = _operator_name(trace, first)
     identity = read_kernel_name(first.name, first.kind, launched_by)
     durations = [item.duration_ns for item in group]
-    occupancy = _recompute_occupancy(trace, first)
+    occupancy, occupancy_note = _recompute_occupancy(trace, first)
     return KernelSummary(
         name=first.name,
         short_name=identity.short_name,
@@ -70,18 +71,29 @@ def _summarize_kernel(trace: Trace, group: Sequence[DeviceItem], total_ns: int) 
         uses_tensor_cores=identity.uses_tensor_cores,
         launched_by=launched_by,
         description=identity.description,
+        data_type=identity.data_type,
+        tile=identity.tile,
+        occupancy_note=occupancy_note,
         items=tuple(item.index for item in group),
     )
 
 
-def _recompute_occupancy(trace: Trace, item: DeviceItem) -> Occupancy | None:
+def _recompute_occupancy(trace: Trace, item: DeviceItem) -> tuple[Occupancy | None, str | None]:
+    """The launch's theoretical occupancy, and what there is to say of it: why it is missing, or the reported wrong."""
+    if item.kind != "kernel":
+        return None, None
     properties = next((device for device in trace.devices if device.index == item.device), None)
-    if properties is None or item.kind != "kernel":
-        return None
-    return estimate_occupancy(
+    occupancy = estimate_occupancy(
         registers_per_thread=item.registers_per_thread,
         shared_memory_bytes=item.shared_memory_bytes,
         block=item.block,
+        properties=properties,
+    )
+    if isinstance(occupancy, NotComputed):
+        return None, f"not computed: {occupancy.reason}"
+    return occupancy, explain_artefact(
+        occupancy_reported=item.occupancy_reported,
+        shared_memory_bytes=item.shared_memory_bytes,
         properties=properties,
     )
 
@@ -93,30 +105,21 @@ def build_operator_summaries(trace: Trace) -> tuple[OperatorSummary, ...]:
     one of the same name once. Self device time is that of items launched directly under the operator. Calls are
     those that torch's own table counts: an overload that does nothing but call its namesake is one call with it.
     """
-    counted = [operator for operator in trace.operators if not trace.steps or operator.step is not None]
-    children = Counter(operator.parent for operator in trace.operators)
+    recorded = bool(trace.device_items)
     calls: dict[str, int] = defaultdict(int)
     cpu: dict[str, int] = defaultdict(int)
     self_cpu: dict[str, int] = defaultdict(int)
-    for operator in counted:
-        name = operator.name
-        calls[name] += not _forwards_itself(trace, operator, children)
-        self_cpu[name] += operator.duration_ns
-        if operator.parent is not None:
-            parent = trace.operators[operator.parent]
-            if not trace.steps or parent.step is not None:
-                self_cpu[parent.name] -= operator.duration_ns
-        if all(above.name != name for above in _ancestors(trace, operator.parent)):
-            cpu[name] += operator.duration_ns
     device: dict[str, int] = defaultdict(int)
     self_device: dict[str, int] = defaultdict(int)
-    for item in _counted_items(trace):
-        if item.operator is None:
+    for path in build_call_paths(trace):
+        if not path.counted:
             continue
-        self_device[trace.operators[item.operator].name] += item.duration_ns
-        for name in {above.name for above in _ancestors(trace, item.operator)}:
-            device[name] += item.duration_ns
-    recorded = bool(trace.device_items)
+        calls[path.name] += path.calls
+        self_cpu[path.name] += path.cpu_time_ns - path.inner_cpu_time_ns
+        self_device[path.name] += path.self_device_time_ns
+        if path.outermost:
+            cpu[path.name] += path.cpu_time_ns
+            device[path.name] += path.device_time_ns
     summaries = [
         OperatorSummary(
             name=name,
@@ -129,21 +132,6 @@ def build_operator_summaries(trace: Trace) -> tuple[OperatorSummary, ...]:
         for name, count in calls.items()
     ]
     return tuple(sorted(summaries, key=lambda summary: (-(summary.device_time_ns or 0), -summary.cpu_time_ns)))
-
-
-def _forwards_itself(trace: Trace, operator: Operator, children: Counter[int | None]) -> bool:
-    # Source: torch/autograd/profiler_util.py, EventList._remove_dup_nodes.
-    if operator.parent is None:
-        return False
-    return trace.operators[operator.parent].name == operator.name and children[operator.parent] == 1
-
-
-def _ancestors(trace: Trace, index: int | None) -> Iterator[Operator]:
-    """The operator at ``index`` and those around it, innermost first."""
-    while index is not None:
-        operator = trace.operators[index]
-        yield operator
-        index = operator.parent
 
 
 def build_activity(trace: Trace) -> Activity | None:
@@ -161,10 +149,10 @@ def build_activity(trace: Trace) -> Activity | None:
     holes: list[Gap] = []
     for step, group in by_step.items():
         # An item without duration (a fault that the health check names) takes no part.
-        merged = merge((item.start_ns, item.end_ns) for item in group)
+        merged = merge([(item.start_ns, item.end_ns) for item in group])
         if merged:
             span += merged[-1][1] - merged[0][0]
-            active += busy(merged)
+            active += total(merged)
             holes += _name_gaps(trace, group, gaps(merged), step)
     holes.sort(key=lambda gap: gap.start_ns)
     return Activity(span_ns=span, busy_ns=active, idle_ns=span - active, gaps=tuple(holes))
@@ -201,8 +189,8 @@ def device_time_per_step_ns(trace: Trace) -> int | None:
 
 
 def unattributed_device_time_ns(trace: Trace) -> int:
-    """Device time of counted items under no operator: with every self device time it makes up the whole."""
-    return sum(item.duration_ns for item in _counted_items(trace) if item.operator is None)
+    """Device time of counted items under no counted operator: with every self device time it makes up the whole."""
+    return sum(item.duration_ns for item in _counted_items(trace) if charged_operator(trace, item) is None)
 
 
 def summarize_samples(samples: Samples) -> LatencySummary:

@@ -15,14 +15,17 @@ from attention.field import WorkloadField
 from attention.kinds import AnyWorkload
 from attention.validation import FOLLOWS, WORKLOAD_FIELDS, complete_fields, parse_workload
 from attention.workload import InvalidWorkload
+from profiling.commands.analyze import LABEL_HELP
+from profiling.comparison import compare_analyses
+from profiling.comparison_schema import write_comparison
 from profiling.recording import Environment, Recorder, RunRequest
-from profiling.report import Analysis, analyze_file, analyze_recording
+from profiling.report import Analysis, analyze_recording
 from profiling.report_schema import write_report
-from profiling.trace.parse import InvalidTrace
 from profiling.unlocks import MEASURE_UNLOCKS_HELP
 from profiling.zero_gpu import on_zero_gpu
 from ui.live_run import collect_recording
 from ui.machine_facts import KnownMachine
+from ui.opened_file import UnopenedFile, open_file
 from ui.panels.downloads import write_files
 
 Json = dict[str, Any]
@@ -67,22 +70,49 @@ def add_endpoints(record: Recorder, machine: KnownMachine, *, concurrency_limit:
 def _add_analyze() -> None:
     # A file component and not gr.api: it is what makes sure that a path was uploaded and is not the server's own.
     with gr.Row(visible=False):
-        file = gr.File(label="file", type="filepath")
-        report = gr.JSON(label="report")
-        files = gr.Files(label="files")
+        inputs = [
+            gr.File(label="file", type="filepath"),
+            gr.Textbox(label="label"),
+            gr.File(label="against", type="filepath"),
+        ]
+        outputs = [gr.JSON(label="report"), gr.Files(label="files"), gr.JSON(label="comparison")]
         button = gr.Button()
-    button.click(_analyze, inputs=file, outputs=[report, files], api_name="analyze", show_progress="hidden")
+    button.click(
+        _analyze,
+        inputs=inputs,
+        outputs=outputs,
+        api_name="analyze",
+        api_description=_ANALYZE_DESCRIPTION,
+        show_progress="hidden",
+    )
 
 
-def _analyze(file: str | None) -> tuple[Json, list[str]]:
-    """Reads a torch.profiler trace or a recording, without a GPU, and returns its report and downloads."""
+_ANALYZE_DESCRIPTION = (
+    "Reads a torch.profiler trace or a recording, without a GPU, and returns its report and downloads. "
+    f"label: {LABEL_HELP}. against: a second file, which counts as before; with it the third value is the comparison, "
+    "without it null."
+)
+
+
+def _analyze(
+    file: str | None, label: str | None = None, against: str | None = None
+) -> tuple[Json, list[str], Json | None]:
     if file is None:
         raise _error("file='' is empty; give a .json or .json.gz trace of torch.profiler.")
+    analysis = _open("file", file, label)
+    comparison: Json | None = None
+    if against is not None:
+        before = _open("against", against, label)
+        titles = {"before_title": Path(against).name, "after_title": Path(file).name}
+        comparison = json.loads(write_comparison(compare_analyses(before, analysis, **titles)))
+    return _as_json(analysis), [str(path) for path in write_files(analysis).values()], comparison
+
+
+def _open(name: str, path: str, label: str | None) -> Analysis:
     try:
-        analysis = analyze_file(Path(file).read_bytes())
-    except InvalidTrace as problem:
-        raise _error(str(problem)) from problem
-    return _as_json(analysis), [str(path) for path in write_files(analysis).values()]
+        return open_file(path, label or "")
+    except UnopenedFile as problem:
+        raise _error(f"{name}={Path(path).name!r}: {problem}") from problem
 
 
 def _answer(analysis: Analysis) -> tuple[Json, list[Json]]:

@@ -13,8 +13,6 @@ import gradio as gr
 from attention.validation import default_fields, parse_workload
 from attention.workload import InvalidWorkload
 from profiling.recording import Progress, Recorder, RunRequest
-from profiling.report import analyze_file
-from profiling.trace.parse import InvalidTrace
 from profiling.worker import HEARTBEAT_S
 from profiling.zero_gpu import on_zero_gpu
 from ui.api import add_endpoints
@@ -28,9 +26,10 @@ from ui.machine_facts import KnownMachine
 from ui.markup import Markup, element
 from ui.panels import downloads
 from ui.presets import PRESETS
-from ui.report_view import ReportView, create_report_view, render_values
+from ui.report_events import ReportEvents
+from ui.report_view import ReportView, create_report_view
 from ui.sidebar import Sidebar, create_sidebar, render_note_values
-from ui.view import Origin, RunView
+from ui.sources import create_sources
 from ui.workload_form import control_updates, control_values, read_controls, render_problem
 
 _log = logging.getLogger(__name__)
@@ -38,7 +37,6 @@ _log = logging.getLogger(__name__)
 DEVICE = "device"
 # A page that stays open this long loses its downloads; a reload brings them back.
 CACHE_S = 24 * 3600
-_CHOOSE = "choose a recorded run"
 
 
 def build_app(record: Recorder, *, recordings_folder: Path) -> gr.Blocks:
@@ -60,30 +58,12 @@ class _Page:
             self.top_bar = gr.HTML(self._top_bar(), elem_id="top-bar", apply_default_css=False)
             self.form: Sidebar = create_sidebar(default_fields("cuda"))
             self.progress = gr.HTML("", elem_id="progress", apply_default_css=False)
-            with gr.Row(elem_id="sources"):
-                self.picker = gr.Dropdown(
-                    [(_CHOOSE, ""), *((entry.title, entry.slug) for entry in gallery)],
-                    value=gallery[0].slug if gallery else None,
-                    label="recorded runs",
-                    show_label=False,
-                    container=False,
-                    visible=bool(gallery),
-                    elem_id="gallery",
-                    scale=3,
-                )
-                self.upload = gr.UploadButton(
-                    "Open a trace or recording",
-                    file_types=[".json", ".gz"],
-                    size="sm",
-                    scale=1,
-                    min_width=190,
-                    elem_id="open-trace",
-                )
-            self.report: ReportView = create_report_view(self.first)
-            self.has_view = gr.State(self.first is not None)
+            self.sources = create_sources(gallery)
+            self.report: ReportView = create_report_view(self.first, gallery)
+            self.events = ReportEvents(gallery, self.sources, self.report)
             self._connect_form()
             self._connect_run()
-            self._connect_sources()
+            self.events.connect()
             self._connect_load()
             add_endpoints(record, self.machine, concurrency_limit=self._limit)
 
@@ -123,11 +103,11 @@ class _Page:
 
     def _connect_run(self) -> None:
         form = self.form
-        outputs = [self.progress, self.top_bar, form.error, form.run, form.stop, self.has_view, self.picker]
+        outputs = [self.progress, self.top_bar, form.error, form.run, form.stop, self.events.shown, self.sources.picker]
         outputs += self.report.components
         waiting = form.run.click(
             _show_waiting,
-            inputs=self.has_view,
+            inputs=self.events.shown,
             outputs=[self.progress, form.run, form.stop],
             api_visibility="private",
             show_progress="hidden",
@@ -135,7 +115,7 @@ class _Page:
         )
         live = waiting.then(
             self._run,
-            inputs=[self.has_view, form.guess, form.measure_unlocks, *form.controls],
+            inputs=[self.events.shown, self.events.against, form.guess, form.measure_unlocks, *form.controls],
             outputs=outputs,
             api_visibility="private",
             show_progress="hidden",
@@ -168,7 +148,7 @@ class _Page:
         )
 
     def _run(
-        self, has_view: bool, guess: str | None, measure_unlocks: bool, *values: object
+        self, shown: str, against: str, guess: str | None, measure_unlocks: bool, *values: object
     ) -> Iterator[dict[Any, Any]]:
         """Stages while the run goes, then every component of the new report."""
         form = self.form
@@ -182,12 +162,12 @@ class _Page:
             yield idle | {form.error: render_problem(problem), self.report.notices: notice}
             return
         try:
-            options: dict[str, Any] = {"guess": expected, "shows_old": has_view, "measure_unlocks": measure_unlocks}
+            options: dict[str, Any] = {"guess": expected, "shows_old": bool(shown), "measure_unlocks": measure_unlocks}
             for update in run_live(self.record, workload, self.machine, **options):
                 if update.view is None:
                     yield {self.progress: update.progress}
                 else:
-                    yield idle | {self.top_bar: self._top_bar()} | self._show(update.view, "")
+                    yield idle | {self.top_bar: self._top_bar()} | self.events.show(update.view, against)
         except Exception:  # noqa: BLE001 - the recorder's own fault must not leave the page waiting for ever
             _log.exception("the recorder broke off")
             notice = render_message(
@@ -196,40 +176,6 @@ class _Page:
                 hint="Press Run live to try again; if it stays, report it with the workload.",
             )
             yield idle | {self.report.notices: notice}
-
-    def _connect_sources(self) -> None:
-        outputs = [self.has_view, self.picker, *self.report.components]
-        entries = {entry.slug: entry for entry in self.gallery}
-        self.picker.input(
-            lambda slug: self._show(entries[slug].view(), slug) if slug else {self.has_view: gr.skip()},
-            inputs=self.picker,
-            outputs=outputs,
-            api_visibility="private",
-            show_progress="hidden",
-        )
-        self.upload.upload(
-            self._open_trace, inputs=self.upload, outputs=outputs, api_visibility="private", show_progress="hidden"
-        )
-
-    def _open_trace(self, path: str) -> dict[Any, Any]:
-        name = Path(path).name
-        try:
-            analysis = analyze_file(Path(path).read_bytes())
-        except InvalidTrace as problem:
-            return {
-                self.report.notices: render_message(
-                    f"{name} was not opened",
-                    str(problem),
-                    hint="Give a trace that torch.profiler wrote (.json or .json.gz), or a recording from Downloads.",
-                )
-            }
-        view = RunView(analysis=analysis, origin=Origin(kind="opened", title=name))
-        return self._show(view, "")
-
-    def _show(self, view: RunView, slug: str) -> dict[Any, Any]:
-        """Every component of one report; ``slug`` names its gallery entry, if it is one."""
-        shown = dict(zip(self.report.components, render_values(view), strict=True))
-        return {self.has_view: True, self.picker: slug} | shown
 
     def _connect_load(self) -> None:
         """Ask the machine who it is, and begin with a case that fits it."""
@@ -285,9 +231,9 @@ class _Page:
         return [small.slug, note, *control_updates(small.fields())]
 
 
-def _show_waiting(has_view: bool) -> list[Any]:
+def _show_waiting(shown: str) -> list[Any]:
     waiting = Progress(stage="queue", workload_index=0, workload_count=1, done=0, total=1)
-    shown = render_progress(waiting, run="waiting", elapsed_ms=0, shows_old=has_view)
+    shown = render_progress(waiting, run="waiting", elapsed_ms=0, shows_old=bool(shown))
     return [shown, gr.update(interactive=False), gr.update(interactive=True)]
 
 

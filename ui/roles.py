@@ -7,15 +7,22 @@ from profiling.report_schema import KernelRole
 from ui.markup import Markup, element
 
 ROLE_TITLES: dict[KernelRole, str] = {
+    "attention_forward": "attention forward",
+    "attention_backward": "attention backward",
     "attention": "attention",
     "gemm": "GEMM",
+    "convolution": "convolution",
     "softmax": "softmax",
+    "normalization": "normalization",
     "mask": "mask",
+    "mask_build": "mask build",
     "scale": "scale",
     "elementwise": "elementwise",
     "cast": "cast",
     "copy": "copy",
     "reduce": "reduce",
+    "random": "random",
+    "communication": "communication",
     "memcpy": "memcpy",
     "memset": "memset",
     "other": "other",

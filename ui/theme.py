@@ -5,9 +5,9 @@ from typing import Any
 
 import gradio as gr
 
+from ui.opened_file import MAX_FILE_BYTES
+
 _STATIC = Path(__file__).parent / "static"
-# Larger traces open in no viewer either, and the server parses a file in memory.
-MAX_TRACE_SIZE = "200mb"
 
 
 def launch_options() -> dict[str, Any]:
@@ -41,5 +41,5 @@ def launch_options() -> dict[str, Any]:
         "ssr_mode": False,
         # Gradio's own refusals, such as of a path that was never uploaded, reach an API caller with their reason.
         "show_error": True,
-        "max_file_size": MAX_TRACE_SIZE,
+        "max_file_size": MAX_FILE_BYTES,
     }

@@ -16,11 +16,15 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """One report on the page. ``guess``: kernels per step that the visitor expected, None when they did not say."""
+    """One report on the page. ``guess``: kernels per step that the visitor expected, None when they did not say.
+
+    ``against``: the run that this one is compared with, None when none was chosen.
+    """
 
     analysis: Analysis
     origin: Origin
     guess: float | None = None
+    against: "RunView | None" = None
 
     @property
     def on_device(self) -> bool:
@@ -34,3 +38,11 @@ class RunView:
         return any((failure.stage, failure.kind) == ("first_call", "unavailable") for failure in failures) or any(
             failure.kind == "refused" for failure in failures
         )
+
+    @property
+    def title(self) -> str:
+        """One line that tells this run from another one on the same page."""
+        if self.origin.title:
+            return self.origin.title
+        workload = self.analysis.report.workload
+        return "live run" if workload is None else f"live run · {workload.backend} · {workload.describe()}"

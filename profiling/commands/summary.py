@@ -7,6 +7,7 @@ from profiling.machine import describe_machine
 from profiling.measured_unlocks import describe_changes
 from profiling.refusal import explain_message
 from profiling.report_schema import KernelSummary, OperatorSummary, Report, RuleVerdict
+from profiling.taint import describe_taint
 
 NAME_WIDTH = 52
 MOST_ROWS = 15
@@ -17,6 +18,7 @@ def render_report(report: Report) -> str:
     """Everything that a reader needs to judge the run; whole tables and raw messages are in the files."""
     sections = (
         _title(report),
+        _taint(report),
         _headline(report),
         _failures(report),
         _refusal(report),
@@ -60,6 +62,15 @@ def _title(report: Report) -> str:
         workload = report.workload
         lines.insert(0, f"{workload.backend} · {workload.describe()} · {workload.direction}")
     return "\n".join(lines)
+
+
+def _taint(report: Report) -> str:
+    """What stands above every number that comes from a trace that cannot be trusted whole."""
+    taint = describe_taint(report)
+    if taint is None:
+        return ""
+    problems = (wrap(f"- {problem}", indent="    ") for problem in taint.problems)
+    return "\n".join((f"▲ {taint.title.upper()}", wrap(taint.consequence, indent="    "), *problems))
 
 
 def _headline(report: Report) -> str:

@@ -36,6 +36,9 @@ COLUMNS = (
     "uses_tensor_cores",
     "launched_by",
     "description",
+    "data_type",
+    "tile",
+    "occupancy_note",
 )
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 

@@ -18,6 +18,7 @@ from profiling.measured_unlocks import list_changes
 from profiling.refusal import explain_message
 from profiling.report import Analysis
 from profiling.report_schema import Report, RuleVerdict
+from profiling.taint import describe_taint
 from profiling.unlocks import describe_unlocks
 from profiling.workload_flags import write_command
 
@@ -27,12 +28,20 @@ Section = tuple[str, Callable[[Report], str]]
 
 def write_report_markdown(analysis: Analysis) -> bytes:
     report = analysis.report
-    parts = [f"# {_title(report)}", f"{escape(describe_machine(report.environment))}."]
+    parts = [f"# {_title(report)}", f"{escape(describe_machine(report.environment))}.", *_taint(report)]
     for heading, write in SECTIONS:
         text = write(report)
         if text:
             parts += [f"## {heading}", text]
     return ("\n\n".join(parts) + "\n").encode("utf-8", errors="replace")
+
+
+def _taint(report: Report) -> tuple[str, ...]:
+    """What stands above every number that comes from a trace that cannot be trusted whole."""
+    taint = describe_taint(report)
+    if taint is None:
+        return ()
+    return f"> **▲ {escape(taint.title)}.** {escape(taint.consequence)}", bullets([escape(p) for p in taint.problems])
 
 
 def _title(report: Report) -> str:

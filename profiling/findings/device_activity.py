@@ -1,16 +1,15 @@
 """Did anything run on a device at all? Without device items every number is the CPU's."""
 
-from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, Rule
+from profiling.findings.facts import TraceFacts
+from profiling.findings.rule import Clear, Fired, Outcome, TraceRule
 from profiling.format import format_count, format_duration
 from profiling.report_schema import Evidence, Report
-from profiling.trace.events import Trace
 
 SHOWN_OPERATORS = 3
 
 
-def _judge(report: Report, trace: Trace | None) -> Outcome:
-    if trace is None:
-        return NotEvaluated(reason="No trace was recorded.")
+def _judge(report: Report, facts: TraceFacts) -> Outcome:
+    trace = facts.trace
     if trace.device_items:
         return Clear(explanation=f"{format_count(len(trace.device_items))} device items were recorded.")
     device = report.environment.device if report.environment else None
@@ -26,7 +25,6 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
             advice="Check that the profiler may use CUPTI in this process (driver, permissions), then record again.",
         )
     busiest = sorted(report.operators, key=lambda operator: -operator.self_cpu_time_ns)[:SHOWN_OPERATORS]
-    shown = {operator.name for operator in busiest}
     total_ns = sum(operator.self_cpu_time_ns for operator in report.operators)
     return Fired(
         severity="info",
@@ -37,7 +35,7 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
         evidence=tuple(
             Evidence(
                 text=f"{operator.name}: {format_duration(operator.self_cpu_time_ns)} self CPU time",
-                operators=tuple(op.index for op in trace.operators if op.name == operator.name and op.name in shown),
+                operators=tuple(op.index for op in facts.named(operator.name)),
             )
             for operator in busiest
         ),
@@ -45,7 +43,7 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
     )
 
 
-RULE = Rule(
+RULE = TraceRule(
     slug="device_activity",
     title="Work on the CPU",
     source="Device items and launches of the trace.",

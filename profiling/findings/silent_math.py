@@ -36,7 +36,8 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
     # A brought trace does not tell what was printed.
     quietly = ", with no warning from PyTorch" if report.workload is not None and not report.warnings else ""
     return Fired(
-        severity="warning",
+        # Without the request the path alone is known, and what it costs has rules of its own.
+        severity="warning" if requested else "info",
         explanation=f"{asked}: {_price(report)}{quietly}.",
         evidence=(
             *(Evidence(text=text) for text in observed.evidence),

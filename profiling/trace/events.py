@@ -1,10 +1,16 @@
 """One profiler trace as plain data: integer nanoseconds counted from the first event.
 
 A field that the trace lacks is None, never 0.
+
+What a trace has by the hundred thousand is a msgspec Struct, which is made ten times as fast as a frozen dataclass
+(0.09 against 0.96 µs, nine fields, Python 3.11). ``gc=False`` keeps them out of the garbage collector's walks: they
+hold numbers, texts and tuples of those, which make no cycles. ``msgspec.structs.replace`` copies one.
 """
 
 from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +30,7 @@ class DeviceProperties:
     total_memory_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceItem:
+class DeviceItem(Struct, frozen=True, kw_only=True, gc=False):
     """One kernel, memory copy or memory set on a device stream."""
 
     index: int  # position in Trace.device_items
@@ -51,8 +56,7 @@ class DeviceItem:
         return self.start_ns + self.duration_ns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeCall:
+class RuntimeCall(Struct, frozen=True, kw_only=True, gc=False):
     """One CUDA or HIP runtime or driver call on the host. ``launches_work``: it should have device items."""
 
     index: int
@@ -71,8 +75,7 @@ class RuntimeCall:
         return self.start_ns + self.duration_ns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
+class Operator(Struct, frozen=True, kw_only=True, gc=False):
     """One PyTorch operator call on the host; ``parent`` is the operator around it on its thread."""
 
     index: int
@@ -90,8 +93,7 @@ class Operator:
         return self.start_ns + self.duration_ns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Annotation:
+class Annotation(Struct, frozen=True, kw_only=True, gc=False):
     """A ``record_function`` label on the host. The device's copies of it are no work and are left out."""
 
     name: str
@@ -104,9 +106,11 @@ class Annotation:
         return self.start_ns + self.duration_ns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One active step: its ``ProfilerStep#N`` span, and the label's span inside it when there is one."""
+class Step(Struct, frozen=True, kw_only=True, gc=False):
+    """One active step: its ``ProfilerStep#N`` span, and the label's span inside it when there is one.
+
+    Where the trace has no such span, each span of the label is a step, and its own label.
+    """
 
     index: int
     name: str
@@ -145,6 +149,10 @@ class Trace:
     operators: tuple[Operator, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     steps: tuple[Step, ...] = ()
+    profiler_work: tuple[Annotation, ...] = ()  # the profiler's own on the host: buffers asked for and flushed
+    label_copies: frozenset[str] = frozenset()  # names of host labels that the device's side of the trace repeats
+    python_calls: int = 0  # Python functions recorded (with_stack=True)
+    python_labels: int = 0  # of these, the ones that enter a record_function
     devices: tuple[DeviceProperties, ...] = ()
     problems: tuple[Problem, ...] = ()  # repairs made while parsing
     metadata: dict[str, str | int] = field(default_factory=dict)

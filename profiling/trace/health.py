@@ -1,11 +1,13 @@
 """Can the numbers of a linked trace be trusted? Checked before any of them is shown."""
 
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, TypeVar
 
-from profiling.trace.events import DeviceItem, Problem, Trace, TraceHealth
-from profiling.trace.repair import HARMLESS_REPAIRS
+from profiling.trace.events import Annotation, DeviceItem, Operator, Problem, RuntimeCall, Trace, TraceHealth
+from profiling.trace.parse import STEP_PREFIX
+from profiling.trace.problems import HARMLESS_REPAIRS
+
+FaultT = TypeVar("FaultT", DeviceItem, RuntimeCall, Operator, Annotation, DeviceItem | RuntimeCall | Operator)
 
 
 def build_health(trace: Trace, expected_steps: int | None) -> TraceHealth:
@@ -16,7 +18,7 @@ def build_health(trace: Trace, expected_steps: int | None) -> TraceHealth:
     """
     problems = tuple(trace.problems) + tuple(_find_problems(trace, expected_steps))
     launches = {call.correlation for call in trace.launches if call.launches_work}
-    linked = sum(item.launch is not None for item in trace.device_items)
+    linked = sum([item.launch is not None for item in trace.device_items])
     empty = not (trace.device_items or trace.launches or trace.operators)
     unlinked = not linked and bool(trace.device_items or launches)
     if empty:
@@ -32,40 +34,42 @@ def build_health(trace: Trace, expected_steps: int | None) -> TraceHealth:
 
 
 def _find_problems(trace: Trace, expected_steps: int | None) -> Iterator[Problem]:
+    items = trace.device_items
     leaked, orphans = _split_outsiders(trace)
-    yield from _problem("launch without device item", _lost_launches(trace))
-    yield from _problem("device item without launch", [_show(item) for item in orphans])
-    yield from _problem("warm-up leak", [_show(item) for item in leaked])
-    yield from _problem("device item before its launch", _early_items(trace))
-    yield from _problem("overlap on one stream", _overlaps(trace))
-    yield from _problem("zero timestamp", [_show(item) for item in trace.device_items if _lacks_time(item, trace)])
-    yield from _problem("zero duration", [_show(item) for item in trace.device_items if item.duration_ns == 0])
-    found = len(trace.steps)
-    if expected_steps is not None and found != expected_steps:
-        yield Problem(
-            kind="missing steps" if found < expected_steps else "surplus steps",
-            count=abs(expected_steps - found),
-            example=f"{found} steps in the trace, {expected_steps} expected",
-        )
+    arrived = {item.correlation for item in items}
+    lost = [call for call in trace.launches if call.launches_work and call.correlation not in arrived]
+    yield from _problem("launch without device item", lost, _show_call)
+    yield from _problem("device item without launch", orphans, _show)
+    yield from _problem("warm-up leak", leaked, _show)
+    starts = [call.start_ns for call in trace.launches]
+    early = [item for item in items if item.launch is not None and item.start_ns < starts[item.launch]]
+    yield from _problem(
+        "device item before its launch", early, lambda item: f"{_show(item)}; launched at {starts[item.launch or 0]} ns"
+    )
+    yield from _find_overlaps(items)
+    yield from _problem("zero timestamp", _without_time(trace), _show_any)
+    yield from _problem("zero duration", [item for item in items if item.duration_ns == 0], _show)
+    yield from _find_missing_steps(trace, expected_steps)
+    yield from _find_profiler_work(trace)
+    yield from _find_lost_labels(trace)
 
 
-def _problem(kind: str, examples: list[str]) -> Iterator[Problem]:
-    if examples:
-        yield Problem(kind=kind, count=len(examples), example=examples[0])
+def _problem(kind: str, faults: Sequence[FaultT], show: Callable[[FaultT], str]) -> Iterator[Problem]:
+    """One problem with its first case as the example, or none."""
+    if faults:
+        yield Problem(kind=kind, count=len(faults), example=show(faults[0]))
 
 
 def _show(item: DeviceItem) -> str:
     return f"{item.name:.80} at {item.start_ns} ns, {item.duration_ns} ns long, correlation {item.correlation}"
 
 
-def _lost_launches(trace: Trace) -> list[str]:
-    """Launches whose work is not in the trace: the profiler lost kernels, so counts and sums are too low."""
-    arrived = {item.correlation for item in trace.device_items}
-    return [
-        f"{call.name} at {call.start_ns} ns, correlation {call.correlation}"
-        for call in trace.launches
-        if call.launches_work and call.correlation not in arrived
-    ]
+def _show_call(call: RuntimeCall) -> str:
+    return f"{call.name:.80} at {call.start_ns} ns, correlation {call.correlation}"
+
+
+def _show_any(event: DeviceItem | RuntimeCall | Operator) -> str:
+    return f"{event.name:.80}, {event.duration_ns} ns long"
 
 
 def _split_outsiders(trace: Trace) -> tuple[list[DeviceItem], list[DeviceItem]]:
@@ -76,7 +80,7 @@ def _split_outsiders(trace: Trace) -> tuple[list[DeviceItem], list[DeviceItem]]:
     """
     leaked: list[DeviceItem] = []
     orphans: list[DeviceItem] = []
-    window_end = max((step.end_ns for step in trace.steps), default=0)
+    window_end = max([step.end_ns for step in trace.steps], default=0)
     streams_with_work: set[tuple[int | None, int | None]] = set()
     for item in trace.device_items:
         stream = (item.device, item.stream)
@@ -91,29 +95,92 @@ def _split_outsiders(trace: Trace) -> tuple[list[DeviceItem], list[DeviceItem]]:
     return leaked, orphans
 
 
-def _early_items(trace: Trace) -> list[str]:
-    return [
-        f"{_show(item)}; launched at {trace.launches[item.launch].start_ns} ns"
-        for item in trace.device_items
-        if item.launch is not None and item.start_ns < trace.launches[item.launch].start_ns
-    ]
-
-
-def _overlaps(trace: Trace) -> list[str]:
-    """Neighbours on one stream that run at once (programmatic dependent launch, graph branches, clock noise).
+def _find_overlaps(items: Sequence[DeviceItem]) -> Iterator[Problem]:
+    """Items that start on a stream where another still runs (programmatic dependent launch, graph branches, noise).
 
     Their durations added up count the shared time twice.
     """
-    streams: dict[tuple[int | None, int | None], list[DeviceItem]] = {}
-    for item in trace.device_items:
-        streams.setdefault((item.device, item.stream), []).append(item)
-    return [
-        f"{_show(later)} starts {earlier.end_ns - later.start_ns} ns before {earlier.name:.80} ends"
-        for items in streams.values()
-        for earlier, later in pairwise(items)
-        if later.start_ns < earlier.end_ns
-    ]
+    running: dict[tuple[int | None, int | None], DeviceItem] = {}
+    count, example = 0, ""
+    for item in items:
+        stream = (item.device, item.stream)
+        before = running.get(stream)
+        if before is not None and item.start_ns < before.end_ns:
+            count += 1
+            if count == 1:
+                shared_ns = before.end_ns - item.start_ns
+                example = f"{_show(item)} starts {shared_ns} ns before {before.name:.80} ends"
+        if before is None or item.end_ns > before.end_ns:
+            running[stream] = item
+    if count:
+        yield Problem(kind="overlap on one stream", count=count, example=example)
 
 
-def _lacks_time(item: DeviceItem, trace: Trace) -> bool:
-    return trace.start_ns > 0 and item.start_ns + trace.start_ns == 0
+def _without_time(trace: Trace) -> list[DeviceItem | RuntimeCall | Operator]:
+    """Events at zero of a clock that is far from it. They stand first, because the others are counted from later."""
+    if trace.start_ns <= 0:
+        return []
+    found: list[DeviceItem | RuntimeCall | Operator] = []
+    for events in (trace.device_items, trace.launches, trace.operators):
+        for event in events:
+            if event.start_ns + trace.start_ns > 0:
+                break
+            if event.start_ns + trace.start_ns == 0:
+                found.append(event)
+    return found
+
+
+def _find_missing_steps(trace: Trace, expected: int | None) -> Iterator[Problem]:
+    found = len(trace.steps)
+    if expected is not None:
+        if found != expected:
+            yield Problem(
+                kind="missing steps" if found < expected else "surplus steps",
+                count=abs(expected - found),
+                example=f"{found} steps in the trace, {expected} expected",
+            )
+        return
+    # Steps are numbered one after the other, so that a bare trace shows what lies between its own.
+    suffixes = [step.name.removeprefix(STEP_PREFIX) for step in trace.steps if step.name.startswith(STEP_PREFIX)]
+    numbers = sorted({int(suffix) for suffix in suffixes if suffix.isdecimal() and len(suffix) < 19})
+    missing = numbers[-1] - numbers[0] + 1 - len(numbers) if numbers else 0
+    if missing:
+        yield Problem(
+            kind="missing steps",
+            count=missing,
+            example=f"{len(numbers)} steps from {STEP_PREFIX}{numbers[0]} to {STEP_PREFIX}{numbers[-1]}",
+        )
+
+
+def _find_profiler_work(trace: Trace) -> Iterator[Problem]:
+    """The profiler asking for a buffer or flushing one. Inside a step it is time of the host that the call never takes.
+
+    Outside, or in a trace without steps, where it comes with the first launch as a rule, it is only told.
+    Source: pytorch/kineto, activity type "overhead" (Activity Buffer Request, Buffer Flush, Instrumentation, Resource).
+    """
+    inside = set()
+    step = 0
+    for number, work in enumerate(trace.profiler_work):
+        while step < len(trace.steps) and trace.steps[step].end_ns <= work.start_ns:
+            step += 1
+        if step < len(trace.steps) and work.end_ns > trace.steps[step].start_ns:
+            inside.add(number)
+    for kind, chosen in (("profiler buffer work in a step", True), ("profiler buffer work", False)):
+        found = [work for number, work in enumerate(trace.profiler_work) if (number in inside) is chosen]
+        if found:
+            total_ns = sum([work.duration_ns for work in found])
+            yield Problem(kind=kind, count=len(found), example=f"{found[0].name:.80}, {total_ns} ns in all")
+
+
+def _find_lost_labels(trace: Trace) -> Iterator[Problem]:
+    """Labels and steps that ran, but whose spans are not in the trace (pytorch/pytorch#174555, with stacks on)."""
+    if not trace.python_calls:
+        return
+    written = {annotation.name for annotation in trace.annotations}
+    lost = sorted(trace.label_copies - written)
+    if lost:
+        example = f"the device's side repeats {lost[0]:.80}, which the host's side lacks"
+        yield Problem(kind="labels lost under stacks", count=len(lost), example=example)
+    elif trace.python_labels and not written:
+        example = "record_function was entered, by the Python stacks, and no label was written"
+        yield Problem(kind="labels lost under stacks", count=trace.python_labels, example=example)

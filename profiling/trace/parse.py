@@ -1,23 +1,28 @@
-"""Bytes of a Chrome trace as PyTorch's profiler writes it -> Trace, unlinked.
+"""Bytes of a Chrome trace as PyTorch's profiler writes it -> its events by kind, in order of time.
 
 Read: complete events (``ph: X``) of operators, runtime and driver calls, kernels, copies and sets, and host labels,
 under today's category names, the capitalised ones of torch 1.8 to 1.11, and ROCm's; a document with a head or a bare
-list; plain or gzip. Left out: flow arrows (correlation says the same), Python frames, counters, and the device's
-copies of host labels, which are no work.
+list; plain or gzip. Left out: flow arrows (correlation says the same), counters, and the device's copies of host
+labels, which are no work. Of Python frames only the number is kept, and whether one of them made a label.
 """
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from operator import lt
 from typing import Any, Literal
 
-from profiling.trace.events import Annotation, DeviceItem, DeviceProperties, Operator, RuntimeCall, Trace
-from profiling.trace.repair import InvalidTrace, ProblemLog, expand, read_document
+from profiling.trace.document import NOT_WRITTEN, Document, Event, NoEvents, UnusualText, decode_document
+from profiling.trace.problems import InvalidTrace, ProblemLog
+from profiling.trace.repair import expand, recover_document
+from profiling.trace.times import read_time, read_times
 
-__all__ = ["InvalidTrace", "parse_trace"]
+__all__ = ["InvalidTrace", "ParsedTrace", "TimedEvents", "parse_trace"]
 
 STEP_PREFIX = "ProfilerStep#"
 
-EventKind = Literal["kernel", "memcpy", "memset", "runtime", "operator", "annotation"]
+EventKind = Literal["kernel", "memcpy", "memset", "runtime", "operator", "annotation", "profiler", "python", "copy"]
 
 # Source: category names of pytorch/kineto `ActivityType.cpp` and, for the older ones, of its TensorBoard plugin.
 _CATEGORIES: dict[str, EventKind] = {
@@ -36,213 +41,182 @@ _CATEGORIES: dict[str, EventKind] = {
     "cpu_op": "operator",
     "operator": "operator",
     "user_annotation": "annotation",
+    "gpu_user_annotation": "copy",
+    "overhead": "profiler",
+    "python_function": "python",
 }
-
+# Source: torch/autograd/profiler.py, class record_function, as the profiler names Python functions.
+_ENTERS_LABEL = re.compile(r"torch/autograd/profiler\.py\(\d+\): __enter__$")
 # A clock that starts at zero gives small numbers; beside times of more than a second (in ns) a zero is a missing time.
 _MISSING_TIME_GAP_NS = 1_000_000_000
 
-_RawEvent = tuple[int, int, dict[str, Any]]  # start and duration in ns, and the event
-_ThreadNamer = Callable[[dict[str, Any]], int | str]
+
+@dataclass(slots=True, kw_only=True)
+class TimedEvents:
+    """Complete events with the times of each in ns, ordered by start with the longer first."""
+
+    events: list[Event] = field(default_factory=list)
+    starts_ns: list[int] = field(default_factory=list)
+    durations_ns: list[int] = field(default_factory=list)
 
 
-def parse_trace(data: bytes) -> Trace:
-    """The trace in ``data``, plain JSON or gzip, with nothing linked yet. Repairs are in ``problems``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedTrace:
+    """What a file holds, before anything is linked. Times are the file's own, ``start_ns`` the first of them."""
+
+    device: TimedEvents
+    device_kinds: list[Literal["kernel", "memcpy", "memset"]]
+    runtime: TimedEvents
+    operators: TimedEvents
+    annotations: TimedEvents
+    profiler_work: TimedEvents
+    label_copies: frozenset[str]
+    python_calls: int
+    python_labels: int  # calls that enter a record_function
+    head: dict[str, Any]
+    event_count: int
+    start_ns: int
+
+
+def parse_trace(data: bytes, log: ProblemLog) -> ParsedTrace:
+    """The events in ``data``, plain JSON or gzip. Repairs are counted in ``log``.
 
     Raises:
         InvalidTrace: the bytes are not a trace, or expand beyond the limit.
     """
-    log = ProblemLog()
-    head, events = read_document(expand(data, log), log)
-    found, count = _sort_events(events, log)
-    if events and not count:
-        raise InvalidTrace("Not a profiler trace: no entry of the list is an event; choose another file.")
-    first = _first_start(found.values())
-    name_thread = _thread_namer(found["runtime"] + found["operator"] + found["annotation"])
-    return Trace(
-        device_items=_build_device_items(found, first),
-        launches=_build_launches(found["runtime"], first, name_thread),
-        operators=_build_operators(found["operator"], first, name_thread),
-        annotations=tuple(
-            Annotation(
-                name=str(event.get("name", "")),
-                start_ns=start - first,
-                duration_ns=duration,
-                thread=name_thread(event),
-            )
-            for start, duration, event in found["annotation"]
-        ),
-        devices=_build_devices(head.get("deviceProperties")),
-        problems=log.build(),
-        metadata={key: value for key, value in head.items() if type(value) in (str, int)},
+    document = _read_document(expand(data, log), log)
+    found, count = _sort_out(document, log)
+    device = [*found["kernel"], *found["memcpy"], *found["memset"]]
+    timed = {kind: _time(found[kind], log) for kind in ("runtime", "operator", "annotation", "profiler")}
+    timed["device"] = _time(device, log)
+    return ParsedTrace(
+        device=timed["device"],
+        device_kinds=[_kind_of_item(event) for event in timed["device"].events],
+        runtime=timed["runtime"],
+        operators=timed["operator"],
+        annotations=timed["annotation"],
+        profiler_work=timed["profiler"],
+        label_copies=frozenset(event.name for event in found["copy"] if event.name),
+        python_calls=len(found["python"]),
+        python_labels=sum(_ENTERS_LABEL.search(event.name or "") is not None for event in found["python"]),
+        head=document.head,
         event_count=count,
-        start_ns=first,
+        start_ns=_first_start([timed[kind].starts_ns for kind in ("device", "runtime", "operator", "annotation")]),
     )
 
 
-@lru_cache(maxsize=256)
-def _kind_of(category: str) -> EventKind | None:
-    return _CATEGORIES.get(category.lower())
+def _read_document(text: bytes, log: ProblemLog) -> Document:
+    start = text.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start[:1] not in (b"{", b"["):
+        shown = start[:20].decode("utf-8", "replace")
+        raise InvalidTrace(
+            f"Not a profiler trace: the file starts with {shown!r}; give the .json or .json.gz of torch.profiler."
+        )
+    try:
+        return decode_document(start)
+    except NoEvents:
+        raise InvalidTrace('Not a profiler trace: the JSON has no list "traceEvents"; choose another file.') from None
+    except UnusualText as unusual:
+        if unusual.events is None:
+            return recover_document(start, log)
+        recovered = recover_document(unusual.events, log)
+        return Document(head=unusual.head or {}, events=recovered.events, listed=recovered.listed)
 
 
-def _sort_events(events: list[Any], log: ProblemLog) -> tuple[dict[EventKind, list[_RawEvent]], int]:
-    """Complete events by kind, each list ordered by start with the longer first; and how many events there were."""
-    found: dict[EventKind, list[_RawEvent]] = {kind: [] for kind in _CATEGORIES.values()}
-    count = 0
-    for event in events:
-        if type(event) is not dict or "ph" not in event:
-            if event is not None:  # None stands for one that was unreadable, counted already
-                log.add("not an event", ascii(event)[:120])
-            continue
-        count += 1
-        if event["ph"] != "X":
-            continue
-        category = event.get("cat")
-        kind = _kind_of(category) if type(category) is str else None
-        if kind is None:
-            continue
-        start, duration = event.get("ts"), event.get("dur")
-        if type(start) is not int or type(duration) is not int or duration < 0:
-            log.add("event without a usable time", f"{event.get('name')!s:.80}: ts={start} dur={duration}")
-            continue
-        if kind == "operator" and str(event.get("name")).startswith(STEP_PREFIX):
-            kind = "annotation"  # torch 1.8 to 1.11
-        found[kind].append((start, duration, event))
-    for raw in found.values():
-        raw.sort(key=_by_start)
+def _sort_out(document: Document, log: ProblemLog) -> tuple[dict[EventKind, list[Event]], int]:
+    """Complete events by kind, and how many events of any sort there were."""
+    found: dict[EventKind, list[Event]] = {kind: [] for kind in _CATEGORIES.values()}
+    by_category: dict[str | None, list[Event] | None] = {None: None}
+    nameless = 0
+    for event in document.events:
+        if event.ph == "X":
+            category = event.cat
+            if category not in by_category:
+                kind = _CATEGORIES.get((category or "").lower())
+                by_category[category] = None if kind is None else found[kind]
+            group = by_category[category]
+            if group is not None:
+                group.append(event)
+        elif event.ph is None:
+            nameless += 1
+    log.add("not an event", 'an object without "ph"', nameless)
+    count = len(document.events) - nameless
+    if document.listed and not count:
+        raise InvalidTrace("Not a profiler trace: no entry of the list is an event; choose another file.")
+    _move_older_steps(found)
     return found, count
 
 
-def _by_start(raw: _RawEvent) -> tuple[int, int]:
-    return raw[0], -raw[1]
+def _move_older_steps(found: dict[EventKind, list[Event]]) -> None:
+    """Torch 1.8 to 1.11 wrote steps as operators."""
+    operators = found["operator"]
+    names = {event.name for event in operators}
+    if any(name is not None and name.startswith(STEP_PREFIX) for name in names):
+        steps = [event for event in operators if (event.name or "").startswith(STEP_PREFIX)]
+        found["annotation"] += steps
+        found["operator"] = [event for event in operators if not (event.name or "").startswith(STEP_PREFIX)]
 
 
-def _first_start(groups: Iterable[list[_RawEvent]]) -> int:
-    groups = [group for group in groups if group]
-    first = min((group[0][0] for group in groups), default=0)
+def _kind_of_item(event: Event) -> Literal["kernel", "memcpy", "memset"]:
+    kind = _CATEGORIES[(event.cat or "").lower()]
+    assert kind in ("kernel", "memcpy", "memset")
+    return kind
+
+
+def _time(events: list[Event], log: ProblemLog) -> TimedEvents:
+    """The events that have a usable time, in order. A duration below zero is read as none: the event did happen."""
+    starts, all_started = read_times([event.ts for event in events])
+    durations, all_lasted = read_times([event.dur for event in events])
+    timed = TimedEvents(events=events, starts_ns=starts, durations_ns=durations)
+    if not (all_started and all_lasted):
+        timed = _leave_out_timeless(timed, log)
+    if min(timed.durations_ns, default=0) < 0:
+        negative = [number for number, duration in enumerate(timed.durations_ns) if duration < 0]
+        event = timed.events[negative[0]]
+        log.add("negative duration", f"{_name(event)}: dur={_shown(event.dur)}; read as 0", len(negative))
+        timed.durations_ns = [max(duration, 0) for duration in timed.durations_ns]
+    return _order(timed)
+
+
+def _leave_out_timeless(timed: TimedEvents, log: ProblemLog) -> TimedEvents:
+    kept = []
+    for number, event in enumerate(timed.events):
+        if read_time(bytes(event.ts)) is None or read_time(bytes(event.dur)) is None:
+            log.add("event without a usable time", f"{_name(event)}: ts={_shown(event.ts)} dur={_shown(event.dur)}")
+        else:
+            kept.append(number)
+    return _pick(timed, kept)
+
+
+def _pick(timed: TimedEvents, numbers: list[int]) -> TimedEvents:
+    return TimedEvents(
+        events=[timed.events[number] for number in numbers],
+        starts_ns=[timed.starts_ns[number] for number in numbers],
+        durations_ns=[timed.durations_ns[number] for number in numbers],
+    )
+
+
+def _order(timed: TimedEvents) -> TimedEvents:
+    starts, durations = timed.starts_ns, timed.durations_ns
+    if all(map(lt, starts, islice(starts, 1, None))):
+        return timed
+    return _pick(timed, sorted(range(len(starts)), key=lambda number: (starts[number], -durations[number])))
+
+
+def _name(event: Event) -> str:
+    return f"{event.name!s:.80}"
+
+
+def _shown(written: object) -> str:
+    text = bytes(written) if written is not NOT_WRITTEN else b"None"  # type: ignore[call-overload]
+    return ascii(text[:40].decode("utf-8", "replace")).strip("'") or "None"
+
+
+def _first_start(groups: Iterable[list[int]]) -> int:
+    groups = [starts for starts in groups if starts]
+    first = min((starts[0] for starts in groups), default=0)
     if first == 0:
-        later = min((raw[0] for group in groups for raw in group if raw[0] > 0), default=0)
+        later = min((start for starts in groups for start in starts if start > 0), default=0)
         if later > _MISSING_TIME_GAP_NS:
             return later
     return first
-
-
-def _thread_namer(host: list[_RawEvent]) -> _ThreadNamer:
-    """A function event -> thread: the profiler's thread id, with the process before it when there are several."""
-    several = len({str(event.get("pid")) for _, _, event in host}) > 1
-
-    def name(event: dict[str, Any]) -> int | str:
-        thread = event.get("tid")
-        if several:
-            return f"{event.get('pid')}/{thread}"
-        return thread if isinstance(thread, int) else str(thread)
-
-    return name
-
-
-def _build_device_items(found: dict[EventKind, list[_RawEvent]], first: int) -> tuple[DeviceItem, ...]:
-    kinds: tuple[Literal["kernel", "memcpy", "memset"], ...] = ("kernel", "memcpy", "memset")
-    merged = sorted(((raw, kind) for kind in kinds for raw in found[kind]), key=lambda pair: _by_start(pair[0]))
-    items = []
-    for index, ((start, duration, event), kind) in enumerate(merged):
-        args = _args(event)
-        items.append(
-            DeviceItem(
-                index=index,
-                kind=kind,
-                name=str(event.get("name", "")),
-                start_ns=start - first,
-                duration_ns=duration,
-                device=_integer(args.get("device", event.get("pid"))),
-                stream=_integer(args.get("stream", event.get("tid"))),
-                correlation=_integer(args.get("correlation")),
-                grid=_triple(args.get("grid")),
-                block=_triple(args.get("block")),
-                registers_per_thread=_integer(args.get("registers per thread")),
-                shared_memory_bytes=_integer(args.get("shared memory")),
-                occupancy_reported=_share(args.get("est. achieved occupancy %")),
-                bytes=_integer(args.get("bytes")),
-            )
-        )
-    return tuple(items)
-
-
-def _build_launches(raw: list[_RawEvent], first: int, name_thread: _ThreadNamer) -> tuple[RuntimeCall, ...]:
-    return tuple(
-        RuntimeCall(
-            index=index,
-            name=str(event.get("name", "")),
-            category=event["cat"],
-            start_ns=start - first,
-            duration_ns=duration,
-            thread=name_thread(event),
-            correlation=_integer(_args(event).get("correlation")),
-            launches_work=False,
-        )
-        for index, (start, duration, event) in enumerate(raw)
-    )
-
-
-def _build_operators(raw: list[_RawEvent], first: int, name_thread: _ThreadNamer) -> tuple[Operator, ...]:
-    return tuple(
-        Operator(
-            index=index,
-            name=str(event.get("name", "")),
-            start_ns=start - first,
-            duration_ns=duration,
-            thread=name_thread(event),
-            input_shapes=_shapes(_args(event).get("Input Dims", _args(event).get("Input dims"))),
-        )
-        for index, (start, duration, event) in enumerate(raw)
-    )
-
-
-def _build_devices(raw: object) -> tuple[DeviceProperties, ...]:
-    if not isinstance(raw, list):
-        return ()
-    devices = []
-    for entry in raw:
-        if not isinstance(entry, dict):
-            continue
-        major, minor = _integer(entry.get("computeMajor")), _integer(entry.get("computeMinor"))
-        devices.append(
-            DeviceProperties(
-                index=_integer(entry.get("id")) or 0,
-                name=str(entry.get("name", "")),
-                compute_capability=None if major is None or minor is None else (major, minor),
-                sm_count=_integer(entry.get("numSms")),
-                max_threads_per_sm=_integer(entry.get("maxThreadsPerMultiprocessor")),
-                registers_per_sm=_integer(entry.get("regsPerMultiprocessor")),
-                shared_memory_per_block_bytes=_integer(entry.get("sharedMemPerBlock")),
-                shared_memory_per_block_optin_bytes=_integer(entry.get("sharedMemPerBlockOptin")),
-                shared_memory_per_sm_bytes=_integer(entry.get("sharedMemPerMultiprocessor")),
-                warp_size=_integer(entry.get("warpSize")),
-                total_memory_bytes=_integer(entry.get("totalGlobalMem")),
-            )
-        )
-    return tuple(devices)
-
-
-def _args(event: dict[str, Any]) -> dict[str, Any]:
-    args = event.get("args")
-    return args if type(args) is dict else {}
-
-
-def _integer(value: object) -> int | None:
-    return value if type(value) is int else None
-
-
-def _triple(value: object) -> tuple[int, int, int] | None:
-    if isinstance(value, list) and len(value) == 3 and all(type(part) is int for part in value):
-        return value[0], value[1], value[2]
-    return None
-
-
-def _share(percent: object) -> float | None:
-    return percent / 100 if isinstance(percent, int | float) and 0 <= percent <= 100 else None
-
-
-def _shapes(value: object, depth: int = 3) -> tuple[object, ...] | None:
-    """Nested tuples of an operator's input dimensions: inputs, tensors of a list input, sizes."""
-    if not isinstance(value, list) or not depth:
-        return None
-    return tuple(_shapes(part, depth - 1) if isinstance(part, list) else part for part in value)

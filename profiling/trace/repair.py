@@ -1,71 +1,51 @@
-"""Bytes of a trace file -> its JSON events, with safe repairs counted and everything else refused.
+"""What can be read of a damaged trace file: decompressed, then event by event, with every repair named.
 
-The profiler writes text that is not always JSON: strings with control characters or bad UTF-8, bare ``nan`` and
-``inf``, a trailing comma, a file that ends in the middle. What can be read is read, one event at a time, and each
-repair is named.
+The profiler writes text that is not always JSON: strings with control characters, bare quotes or bad UTF-8, bare
+``nan`` and ``inf``, a trailing comma, a file that ends in the middle. A repair is made where only one reading is
+possible; what has none is left out and counted.
 """
 
 import json
 import re
 import zlib
-from decimal import ROUND_HALF_EVEN, Decimal
+from bisect import bisect_left
+from itertools import pairwise
 from typing import Any
 
-import orjson
+from profiling.trace.document import Document, Event
+from profiling.trace.lenient import LENIENT, EventReader
+from profiling.trace.problems import HARMLESS_REPAIRS, InvalidTrace, ProblemLog
+from profiling.trace.quotes import find_bare_quotes
 
-from profiling.trace.events import Problem
+__all__ = ["HARMLESS_REPAIRS", "MAX_EXPANDED_BYTES", "InvalidTrace", "ProblemLog", "expand", "recover_document"]
 
-# Reading takes about nine bytes of memory a byte of text (measured on 28 MB): 2.3 GB at this limit, which a web process
-# can still bear. Three steps of one attention call are under 1 MB. A gzip of zeros expands a thousandfold, so the
-# limit is checked while decompressing.
+# Reading takes about four bytes of memory a byte of text, and up to seven where the text is damaged and has signs
+# beyond Latin (measured on 42 MB): 1.8 GB at this limit, which a web process can still bear. Three steps of one
+# attention call are under 1 MB. A gzip of zeros expands a thousandfold, so the limit is checked while decompressing.
 MAX_EXPANDED_BYTES = 256 * 2**20
 _GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 64 * 1024
 
-# Repairs after which every time and count is still as the profiler wrote it.
-HARMLESS_REPAIRS = frozenset(
-    {"control characters", "bad UTF-8", "trailing comma", "not a number", "unreadable head", "missing end"}
-)
-
-_TIME = re.compile(rb'"(ts|dur)"\s*:\s*(-?\d+)(?:\.(\d*))?(?:[eE]([-+]?\d+))?')
 _NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)-?(?:nan|inf|infinity)(?=\s*[,\]}])", re.IGNORECASE)
 # Half of a surrogate pair: no character, and not writable as UTF-8.
 _HALF_PAIR = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
-# A time with more digits is no time: 10**25 us are 300 billion years.
-_LONGEST_TIME_DIGITS = 25
 _EVENTS_KEY = re.compile(r'"traceEvents"\s*:\s*\[')
 _EVENT_START = re.compile(r'\{\s*"(?:ph|name)"\s*:')
 _SEPARATORS = re.compile(r"[\s,]*")
 _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 _STRICT = json.JSONDecoder()
-_UNREADABLE = (ValueError, RecursionError)  # also a number of thousands of digits, and lists a thousand deep
-_LENIENT = json.JSONDecoder(strict=False)  # lets control characters stand inside strings
+_UNREADABLE = (ValueError, RecursionError)  # also lists a thousand deep
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f]")
 _WINDOW_LENGTH = 4096  # characters; an event of the profiler has a few hundred
 _LONGEST_CUT_WORD = len("-Infinity")  # an error this close to a window's end may come of a word that the window cuts
 # A few come of a log line between events; with this many the text is no trace, and each costs a search of its own.
 MOST_UNREADABLE_EVENTS = 10_000
-
-
-class InvalidTrace(ValueError):
-    """The bytes are not a trace; the message is one line for the person who brought them."""
-
-
-class ProblemLog:
-    """Counts what was wrong by kind, with the first case of each as the example."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, tuple[int, str]] = {}
-
-    def add(self, kind: str, example: str, count: int = 1) -> None:
-        if count:
-            seen, first = self._found.get(kind, (0, example))
-            self._found[kind] = (seen + count, first)
-
-    def build(self) -> tuple[Problem, ...]:
-        return tuple(Problem(kind=kind, count=count, example=text) for kind, (count, text) in self._found.items())
+# Characters decoded in vain, beyond the text itself and wider windows: each of thousands of events that begin inside
+# one another would be decoded down to where Python's recursion ends. At some 10 MB/s this is less than half a second.
+_MOST_VAIN_CHARACTERS = 4 * 2**20
+_MOST_VAIN_READINGS = 2
 
 
 def expand(data: bytes, log: ProblemLog) -> bytes:
@@ -115,47 +95,12 @@ def _too_large() -> str:
     )
 
 
-def read_document(text: bytes, log: ProblemLog) -> tuple[dict[str, Any], list[Any]]:
-    """The trace's head and its events, every ``ts`` and ``dur`` rewritten from microseconds to integer nanoseconds.
+def recover_document(data: bytes, log: ProblemLog) -> Document:
+    """What can be read of the text of a trace, from its first brace or bracket on.
 
     Raises:
-        InvalidTrace: not JSON, or JSON without trace events.
+        InvalidTrace: without a list of events, or with too many that cannot be read.
     """
-    start = text.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start[:1] not in (b"{", b"["):
-        shown = start[:20].decode("utf-8", "replace")
-        raise InvalidTrace(
-            f"Not a profiler trace: the file starts with {shown!r}; give the .json or .json.gz of torch.profiler."
-        )
-    exact = _TIME.sub(_as_nanoseconds, start)
-    try:
-        document = orjson.loads(exact)
-    except orjson.JSONDecodeError:
-        return _recover(exact, log)
-    if isinstance(document, dict):
-        events = document.pop("traceEvents", None)
-        if not isinstance(events, list):
-            raise InvalidTrace('Not a profiler trace: the JSON has no list "traceEvents"; choose another file.')
-        return document, events
-    return {}, document
-
-
-def _as_nanoseconds(match: re.Match[bytes]) -> bytes:
-    # On the text, because a double holds 1.7e15 us only to the nearest 0.25 us.
-    key, whole, fraction, exponent = match.groups()
-    fraction = fraction or b""
-    if len(whole) > _LONGEST_TIME_DIGITS:
-        return b'"%b":null' % key
-    if exponent is None and len(fraction) <= 3:
-        return b'"%b":%d' % (key, int(whole + fraction.ljust(3, b"0")))
-    if len(exponent or b"") > 3:
-        return b'"%b":null' % key
-    value = Decimal(f"{whole.decode()}.{fraction.decode() or 0}").scaleb(int(exponent or 0) + 3)
-    return b'"%b":%d' % (key, int(value.to_integral_value(ROUND_HALF_EVEN)))
-
-
-def _recover(data: bytes, log: ProblemLog) -> tuple[dict[str, Any], list[Any]]:
-    """What can be read of text that is not JSON, event by event."""
     text = data.decode("utf-8", "replace")
     if (replaced := text.count("\ufffd")) and replaced != data.count(b"\xef\xbf\xbd"):
         spot = text.index("\ufffd")
@@ -165,101 +110,148 @@ def _recover(data: bytes, log: ProblemLog) -> tuple[dict[str, Any], list[Any]]:
     text, count = _NOT_A_NUMBER.subn(r"\1null", text)
     log.add("not a number", "nan or inf where JSON has no such value; read as not recorded", count)
     if text.startswith("["):
-        events, _ = _recover_events(text, 1, log)
-        return {}, events
+        recovery = _Recovery(text, log)
+        recovery.read_events(1)
+        return Document(head={}, events=recovery.events, listed=recovery.listed)
     key = _EVENTS_KEY.search(text)
     if key is None:
         raise InvalidTrace('Not a profiler trace: broken JSON without a list "traceEvents"; choose another file.')
     head = _recover_object(text[: key.start()] + '"traceEvents":0}', "unreadable head", log)
-    events, end = _recover_events(text, key.end(), log)
+    recovery = _Recovery(text, log)
+    end = recovery.read_events(key.end())
     if end is not None:
         head |= _recover_object("{" + text[end:].strip().lstrip(","), "missing end", log)
     head.pop("traceEvents", None)
-    return head, events
+    return Document(head=head, events=recovery.events, listed=recovery.listed)
 
 
 def _recover_object(text: str, fault: str, log: ProblemLog) -> dict[str, Any]:
     try:
-        value, _ = _LENIENT.raw_decode(_TRAILING_COMMA.sub(r"\1", text))
+        value, _ = LENIENT.raw_decode(_TRAILING_COMMA.sub(r"\1", text))
     except _UNREADABLE as error:
         log.add(fault, f"{error}; facts of the device or of versions may be missing")
         return {}
     return value if isinstance(value, dict) else {}
 
 
-def _recover_events(text: str, position: int, log: ProblemLog) -> tuple[list[Any], int | None]:
-    """Every readable event from ``position`` on, and where the list ended; None: the text ended first."""
-    events: list[Any] = []
-    unreadable = 0
-    length = len(text.rstrip())
-    while True:
-        separators = _SEPARATORS.match(text, position)
-        assert separators is not None
-        position = separators.end()
-        if position >= length:
-            log.add("cut-off file", f"the list of events does not end; {len(events)} events could be read")
-            return events, None
-        if text[position] == "]":
-            log.add("trailing comma", "after the last event", int("," in separators[0]))
-            return events, position + 1
-        start = position
-        try:
-            event, position = _decode_event(text, start, length)
-        except _UNREADABLE as error:
-            following = _EVENT_START.search(text, start + 1)
-            if following is None and _ends_too_soon(error, length - start):
-                log.add("cut-off file", f"ends inside an event; {len(events)} events could be read")
-                return events, None
-            event, position = _recover_event(text, start, following.start() if following else length, log)
-            unreadable += event is None
-            if unreadable > MOST_UNREADABLE_EVENTS:
-                raise InvalidTrace(
-                    f"More than {MOST_UNREADABLE_EVENTS} events are not readable JSON; export the trace again."
-                ) from error
+class _Recovery:
+    """One pass over a damaged list of events."""
+
+    def __init__(self, text: str, log: ProblemLog) -> None:
+        self.events: list[Event] = []
+        self.listed = 0
+        self._text = text
+        self._length = len(text.rstrip())
+        self._log = log
+        self._reader = EventReader(log)
+        self._unreadable = 0
+        self._vain = 0
+
+    def read_events(self, position: int) -> int | None:
+        """Reads every readable event from ``position`` on; where the list ended, None when the text ended first."""
+        while True:
+            separators = _SEPARATORS.match(self._text, position)
+            assert separators is not None
+            position = separators.end()
+            if position >= self._length:
+                self._log.add("cut-off file", f"the list of events does not end; {len(self.events)} events were read")
+                return None
+            if self._text[position] == "]":
+                self._log.add("trailing comma", "after the last event", int("," in separators[0]))
+                return position + 1
+            start = position
+            try:
+                value, position = self._decode(start)
+            except _UNREADABLE as error:
+                following = _EVENT_START.search(self._text, start + 1)
+                if following is None and _ends_too_soon(error, self._length - start):
+                    self._log.add("cut-off file", f"ends inside an event; {len(self.events)} events were read")
+                    return None
+                position = self._read_damaged(start, following.start() if following else self._length, error)
+            else:
+                self._note_control_characters(start, position)
+                self._add(value)
+
+    def _add(self, value: object) -> None:
+        self.listed += 1
+        if isinstance(value, dict):
+            self.events.append(self._reader.read(value))
         else:
-            _note_control_characters(text[start:position], log)
-        events.append(event)
+            self._log.add("not an event", ascii(value)[:120])
 
+    def _read_damaged(self, start: int, stop: int, error: Exception) -> int:
+        """Adds the entry between ``start`` and ``stop`` if it can be repaired, else counts it; where to go on."""
+        recovered = self._repair(start, stop)
+        if recovered is not None:
+            value, position = recovered
+            self._add(value)
+            return position
+        self._log.add("unreadable event", f"{error} in {self._text[start : start + 120]!a}")
+        self.listed += 1
+        self._unreadable += 1
+        if self._unreadable > MOST_UNREADABLE_EVENTS:
+            raise InvalidTrace(
+                f"More than {MOST_UNREADABLE_EVENTS} events are not readable JSON; export the trace again."
+            ) from error
+        if self._vain > _MOST_VAIN_CHARACTERS + _MOST_VAIN_READINGS * self._length:
+            raise InvalidTrace(
+                f"{self._unreadable} events are not readable JSON and begin inside one another; export the trace again."
+            ) from error
+        return stop
 
-def _decode_event(text: str, start: int, length: int) -> tuple[Any, int]:
-    """One event, and where it ends.
+    def _decode(self, start: int) -> tuple[Any, int]:
+        """One entry of the list, and where it ends.
 
-    A JSON error counts the lines before its place, which inside a long text costs far more than decoding an event.
-    So each try sees a window only, a wider one while the event may go on behind it.
-    """
-    width = _WINDOW_LENGTH
-    while True:
-        piece = text[start : min(start + width, length)]
-        try:
-            event, end = _LENIENT.raw_decode(piece)
-        except json.JSONDecodeError as error:
-            if start + width >= length or not _ends_too_soon(error, len(piece) - _LONGEST_CUT_WORD):
+        A JSON error counts the lines before its place, which inside a long text costs far more than decoding an event.
+        So each try sees a window only, a wider one while the event may go on behind it.
+        """
+        width = _WINDOW_LENGTH
+        while True:
+            piece = self._text[start : min(start + width, self._length)]
+            try:
+                value, end = LENIENT.raw_decode(piece)
+            except json.JSONDecodeError as error:
+                self._vain += error.pos
+                if start + width >= self._length or not _ends_too_soon(error, len(piece) - _LONGEST_CUT_WORD):
+                    raise
+                width *= 2
+            except RecursionError:
+                self._vain += len(piece)
                 raise
-            width *= 2
-        else:
-            return event, start + end
+            else:
+                return value, start + end
 
+    def _note_control_characters(self, start: int, end: int) -> None:
+        """Counts an event with control characters inside a string; between values they are ordinary space."""
+        piece = self._text[start:end]
+        if _CONTROL_CHARACTER.search(piece):
+            try:
+                _STRICT.raw_decode(piece)
+            except ValueError:
+                self._log.add("control characters", ascii(piece[:120]))
 
-def _note_control_characters(piece: str, log: ProblemLog) -> None:
-    """Counts an event with control characters inside a string; between values they are ordinary space."""
-    if _CONTROL_CHARACTER.search(piece):
-        try:
-            _STRICT.raw_decode(piece)
-        except ValueError:
-            log.add("control characters", ascii(piece[:120]))
+    def _repair(self, start: int, stop: int) -> tuple[Any, int] | None:
+        """The damaged entry between ``start`` and ``stop`` and where it ends, when there is one way to read it."""
+        piece = self._text[start:stop]
+        commas = [match.start() for match in _TRAILING_COMMA.finditer(piece)]
+        for kind, places, repair in (
+            ("trailing comma", commas, ""),
+            ("unescaped quote", find_bare_quotes(piece), '\\"'),
+        ):
+            if not places:
+                continue
+            parts = [piece[before + 1 : place] for before, place in pairwise([-1, *places])]
+            try:
+                value, end = LENIENT.raw_decode(repair.join([*parts, piece[places[-1] + 1 :]]))
+            except _UNREADABLE:
+                continue
+            # Each repair before the value's end moved that end by as much as it made the text longer.
+            longer = len(repair) - 1
+            count = bisect_left([place + longer * number for number, place in enumerate(places)], end)
+            self._log.add(kind, ascii(piece[:120]), count)
+            return value, start + end - longer * count
+        return None
 
 
 def _ends_too_soon(error: Exception, length: int) -> bool:
     return isinstance(error, json.JSONDecodeError) and (error.pos >= length or error.msg.startswith("Unterminated"))
-
-
-def _recover_event(text: str, start: int, stop: int, log: ProblemLog) -> tuple[Any, int]:
-    """One damaged event, repaired when that is safe, else None; and where to go on."""
-    repaired, count = _TRAILING_COMMA.subn(r"\1", text[start:stop])
-    try:
-        event, end = _LENIENT.raw_decode(repaired)
-    except _UNREADABLE as error:
-        log.add("unreadable event", f"{error} in {text[start : min(stop, start + 120)]!a}")
-        return None, stop
-    log.add("trailing comma", ascii(text[start : min(stop, start + 120)]), count)
-    return event, stop if repaired[end:].strip(" \t\r\n,") == "" else start + end + count

@@ -57,10 +57,20 @@ def test_environment_names_the_machine(client) -> None:
 
 
 def test_analyze_reads_a_trace(client) -> None:
-    report, files = client.predict(gradio_client.handle_file(TRACES / "math.json.gz"), api_name="/analyze")
+    trace = gradio_client.handle_file(TRACES / "math.json.gz")
+    report, files, comparison = client.predict(trace, api_name="/analyze")
     assert report["device_items_per_step"]["kernels"] == 20
     read = next(path for path in files if Path(path).name == "report.json")
     assert json.loads(Path(read).read_text()) == report
+    assert comparison is None
+
+
+def test_analyze_compares_two_files(client) -> None:
+    after, before = (gradio_client.handle_file(TRACES / f"{name}.json.gz") for name in ("flash", "naive"))
+    _, _, comparison = client.predict(file=after, against=before, api_name="/analyze")
+    assert (comparison["before_title"], comparison["after_title"]) == ("naive.json.gz", "flash.json.gz")
+    assert comparison["total"]["change"] == "faster"
+    assert sum(row["difference_ns"] for row in comparison["rows"]) == comparison["total"]["difference_ns"]
 
 
 def test_analyze_refuses_a_file_of_the_server(client) -> None:

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from profiling.recording import Samples
 from profiling.report import analyze_recording, analyze_trace
 from profiling.report_schema import Report, parse_report, write_report
-from tests.conftest import TRACES, SampleRecording
+from tests.conftest import TRACES, SampleRecording, spread_samples
 
 # trace: requested, observed, (kernels, memcpy, memset) a step, µs of device items a step
 EXPECTED = {
@@ -16,23 +17,70 @@ EXPECTED = {
     "flash": ("sdpa_flash", "flash", (1, 0, 0), 97.2),
     "cudnn": ("sdpa_cudnn", "cudnn", (1, 0, 1), 58.0),
 }
+# What a run shows beside its tables: notes, and where something is to be done, warnings.
 FIRED = {
-    "naive": {"hidden_copy": "warning", "score_matrix": "warning", "first_call": "info", "occupancy_artefact": "info"},
-    "math": {"score_matrix": "warning", "first_call": "info"},
-    "efficient": {"first_call": "info"},
-    "flash": {"first_call": "info"},
-    "cudnn": {"first_call": "info", "occupancy_artefact": "info"},
+    "naive": {
+        "hidden_copy": "warning",
+        "score_matrix": "warning",
+        "work_bound": "info",
+        "first_call": "info",
+        "low_occupancy": "info",
+        "occupancy_artefact": "info",
+    },
+    "math": {
+        "mask_rebuilt": "warning",
+        "float32_upcast": "warning",
+        "safe_softmax": "warning",
+        "score_matrix": "warning",
+        "tiny_kernels": "info",
+        "work_bound": "info",
+        "first_call": "info",
+        "low_occupancy": "info",
+    },
+    "efficient": {"fused_kernels": "info", "work_bound": "info", "first_call": "info", "low_occupancy": "info"},
+    "flash": {"fused_kernels": "info", "work_bound": "info", "first_call": "info", "low_occupancy": "info"},
+    "cudnn": {
+        "fused_kernels": "info",
+        "idle_gaps": "info",
+        "work_bound": "info",
+        "first_call": "info",
+        "low_occupancy": "info",
+        "occupancy_artefact": "info",
+    },
     "cpu_flash": {"device_activity": "info"},
 }
 FIRED_ON_BARE_TRACES = {
-    "naive": {"hidden_copy": "warning", "occupancy_artefact": "info"},
-    "math": {"silent_math": "warning"},
-    "efficient": {},
-    "flash": {},
-    "cudnn": {"occupancy_artefact": "info"},
-    "flex": {"occupancy_artefact": "info"},
+    "naive": {
+        "hidden_copy": "warning",
+        "score_matrix": "warning",
+        "low_occupancy": "info",
+        "occupancy_artefact": "info",
+    },
+    "math": {
+        "silent_math": "info",
+        "mask_rebuilt": "warning",
+        "float32_upcast": "warning",
+        "safe_softmax": "warning",
+        "score_matrix": "warning",
+        "tiny_kernels": "info",
+        "low_occupancy": "info",
+    },
+    "efficient": {"fused_kernels": "info", "low_occupancy": "info"},
+    "flash": {"fused_kernels": "info", "low_occupancy": "info"},
+    "cudnn": {"fused_kernels": "info", "idle_gaps": "info", "low_occupancy": "info", "occupancy_artefact": "info"},
+    "flex": {"fused_kernels": "info", "low_occupancy": "info", "occupancy_artefact": "info"},
     "cpu_naive": {"device_activity": "info", "hidden_copy": "warning"},
 }
+# The six traces of one workload: what is to be done about each, and whether an occupancy of 0 % is explained.
+ABOVE_INFO = {
+    "naive": {"hidden_copy", "score_matrix"},
+    "math": {"mask_rebuilt", "float32_upcast", "safe_softmax", "score_matrix"},
+    "efficient": set(),
+    "flash": set(),
+    "cudnn": set(),
+    "flex": set(),
+}
+ARTEFACTS = {"naive", "cudnn", "flex"}
 
 
 def fired(report: Report) -> dict[str, str | None]:
@@ -63,6 +111,24 @@ def test_which_rules_fire(sample_recording: SampleRecording, name: str) -> None:
 @pytest.mark.parametrize("name", FIRED_ON_BARE_TRACES)
 def test_which_rules_fire_on_the_bare_trace(name: str) -> None:
     assert fired(analyze_trace((TRACES / f"{name}.json.gz").read_bytes()).report) == FIRED_ON_BARE_TRACES[name]
+
+
+@pytest.mark.parametrize("name", ABOVE_INFO)
+def test_a_bare_trace_fires_exactly_what_is_to_be_done(name: str) -> None:
+    found = fired(analyze_trace((TRACES / f"{name}.json.gz").read_bytes()).report)
+    assert {rule for rule, severity in found.items() if severity != "info"} == ABOVE_INFO[name]
+    assert ("occupancy_artefact" in found) == (name in ARTEFACTS)
+
+
+@pytest.mark.parametrize("submission_ns", [44_000, 122_000])
+def test_cudnn_is_host_bound_only_when_submission_is_slower(
+    sample_recording: SampleRecording, submission_ns: int
+) -> None:
+    recording = sample_recording("cudnn")
+    submission = Samples(samples_ns=spread_samples(submission_ns), method="host clock until return (test data)")
+    report = analyze_recording(replace(recording, latency=replace(recording.latency, submission=submission))).report
+    above_info = {rule for rule, severity in fired(report).items() if severity != "info"}
+    assert above_info == ({"host_bound"} if submission_ns > 57_500 else set())
 
 
 @pytest.mark.parametrize("name", EXPECTED)

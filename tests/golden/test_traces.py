@@ -40,10 +40,10 @@ EXPECTED = {
 HEAVIEST = {
     "naive": ("mask", "ATen elementwise", None, 1.0, 1.0, "threads"),
     "math": ("gemm", "cuBLAS xmma", False, 0.13, 0.125, "registers"),
-    "efficient": ("attention", "cutlassF efficient attention", True, 0.25, 0.25, "registers"),
-    "flash": ("attention", "flash attention", True, 0.13, 0.125, "registers"),
-    "cudnn": ("attention", "cuDNN", True, 0.0, 0.1875, "registers and shared memory"),
-    "flex": ("attention", "Triton/Inductor", None, 0.0, 0.125, "registers and shared memory"),
+    "efficient": ("attention_forward", "cutlassF efficient attention", True, 0.25, 0.25, "registers"),
+    "flash": ("attention_forward", "flash attention", True, 0.13, 0.125, "registers"),
+    "cudnn": ("attention_forward", "cuDNN", True, 0.0, 0.1875, "registers and shared memory"),
+    "flex": ("attention_forward", "Triton/Inductor", None, 0.0, 0.125, "registers and shared memory"),
 }
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 
@@ -175,7 +175,7 @@ def test_naive_copies_under_masked_fill_and_math_runs_float32_without_tensor_cor
     assert masked_fill.device_time_ns == naive["memcpy"].device_time_ns + naive["mask"].device_time_ns
     math = build_kernel_summaries(trace_of("math"))
     assert {row.uses_tensor_cores for row in math if row.role == "gemm"} == {False}
-    assert {read_kernel_name(row.name, row.kind, None).dtype for row in math if row.role == "gemm"} == {"float32"}
+    assert {read_kernel_name(row.name, row.kind, None).data_type for row in math if row.role == "gemm"} == {"float32"}
 
 
 def test_head_facts_are_read() -> None:

@@ -25,10 +25,10 @@ CATALOGUES = {
         "paged_rules",
         "sdpa_rules",
     },
-    "profiling.findings.RULES": {"rule"},
+    "profiling.findings.RULES": {"copies", "facts", "rule", "score_size"},
     "profiling.export.EXPORTERS": {"exporter", "markdown", "markdown_checks", "markdown_measurements"},
     "ui.panels.PANELS": {"panel"},
-    "profiling.commands.COMMANDS": {"command", "experiment", "outputs", "summary", "text"},
+    "profiling.commands.COMMANDS": {"command", "comparison_summary", "experiment", "outputs", "summary", "text"},
 }
 
 # What stands for a title where "title" is not the word: argparse's.

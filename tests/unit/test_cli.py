@@ -266,7 +266,7 @@ def test_a_machine_that_cannot_be_read_is_said_in_one_line(
     assert capsys.readouterr().err == f"python -m profiling: {words}\n"
 
 
-@pytest.mark.parametrize("package", ["torch", "pydantic", "orjson"])
+@pytest.mark.parametrize("package", ["torch", "pydantic", "msgspec"])
 def test_a_missing_package_is_said_in_one_line(package: str, capsys: pytest.CaptureFixture[str]) -> None:
     def without_it(request: RunRequest) -> Iterator[Progress | Recording]:
         raise ModuleNotFoundError(f"No module named '{package}'", name=package)
@@ -312,7 +312,7 @@ def test_help_imports_no_heavy_library_and_is_quick() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     exit_code, *modules = done.stderr.split()
     assert exit_code == "0"
-    assert not {"torch", "pydantic", "orjson", "gradio", "numpy", "plotly"} & set(modules)
+    assert not {"torch", "pydantic", "msgspec", "gradio", "numpy", "plotly"} & set(modules)
     # 0.06 s where it was measured; the limit leaves room for a loaded machine.
     assert float(done.stdout.splitlines()[-1]) < 0.5
 

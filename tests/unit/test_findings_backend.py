@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from attention.backends import Decision
-from attention.workload import MaskSpec
+from attention.workload import MaskSpec, Workload
 from profiling.recording import CapturedWarning, Recording
 from profiling.report import analyze_recording, analyze_trace
 from profiling.report_schema import RuleVerdict
@@ -50,7 +50,7 @@ def test_selector_as_predicted_is_clear(sample_recording: SampleRecording) -> No
 
 def test_naive_variants_match_either_without_a_mask_only(sample_recording: SampleRecording) -> None:
     recording = ask_for(sample_recording("naive"), "naive_inplace")
-    assert recording.workload is not None
+    assert isinstance(recording.workload, Workload)
     assert verdict_of(recording, "backend_match").status == "fired"
     unmasked = replace(recording, workload=replace(recording.workload, mask=MaskSpec(name="none")))
     assert verdict_of(unmasked, "backend_match").status == "clear"

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from attention.workload import MaskSpec, Workload
 from profiling.observed import build_observed_backend, expected_families
@@ -170,7 +171,7 @@ def test_eager_flex_is_told_from_naive_by_the_logarithm_it_gives_back() -> None:
 )
 def test_a_replayed_graph_is_proven_by_its_launch_and_its_kernels(kernels: tuple[str, ...], family: str) -> None:
     trace = Trace(
-        launches=(replace(launch(0), name="cudaGraphLaunch"),),
+        launches=(structs.replace(launch(0), name="cudaGraphLaunch"),),
         device_items=tuple(kernel(index, name) for index, name in enumerate(kernels)),
     )
     observed = build_observed_backend(trace)
@@ -180,7 +181,8 @@ def test_a_replayed_graph_is_proven_by_its_launch_and_its_kernels(kernels: tuple
 
 def test_a_replayed_softmax_alone_is_no_family() -> None:
     trace = Trace(
-        launches=(replace(launch(0), name="cudaGraphLaunch"),), device_items=(kernel(0, "softmax_warp_forward"),)
+        launches=(structs.replace(launch(0), name="cudaGraphLaunch"),),
+        device_items=(kernel(0, "softmax_warp_forward"),),
     )
     assert build_observed_backend(trace).family == "unknown"
 
@@ -194,7 +196,7 @@ def test_operators_that_are_no_attention_prove_nothing(names: list[str]) -> None
 
 def test_what_ran_outside_the_steps_is_not_counted() -> None:
     trace = read("flash")
-    stray = replace(trace.operators[0], name="aten::_scaled_dot_product_efficient_attention", step=None)
+    stray = structs.replace(trace.operators[0], name="aten::_scaled_dot_product_efficient_attention", step=None)
     assert build_observed_backend(replace(trace, operators=(stray, *trace.operators[1:]))).family == "flash"
 
 

@@ -106,14 +106,44 @@ def test_activity_is_summed_over_steps_and_gaps_are_named() -> None:
     assert (gap.start_ns, gap.duration_ns, gap.step, gap.before) == (190_000, 5_000, 1, "gemm_kernel")
 
 
+def test_a_name_on_many_paths_counts_each_call_once() -> None:
+    trace = read(
+        operator("a", 0, 100),
+        operator("b", 10, 50),
+        operator("a", 20, 20),
+        operator("b", 25, 10),
+        operator("b", 200, 5),
+        *[launch(number, at) for number, at in enumerate((5, 27, 202))],
+        *[device_item(number, 300 + 10 * number, 1 + number) for number in range(3)],
+    )
+    rows = {row.name: row for row in build_operator_summaries(trace)}
+    found = {name: (row.calls, row.cpu_time_ns, row.self_cpu_time_ns) for name, row in rows.items()}
+    assert found == {"a": (2, 100_000, 60_000), "b": (3, 55_000, 45_000)}
+    device = {name: (row.device_time_ns, row.self_device_time_ns) for name, row in rows.items()}
+    assert device == {"a": (3_000, 1_000), "b": (5_000, 5_000)}
+
+
+def test_work_of_an_operator_that_began_before_its_step_is_unattributed() -> None:
+    trace = read(operator("loop", 0, 100), annotation("ProfilerStep#1", 10, 50), launch(1, 20), device_item(1, 30, 4))
+    assert unattributed_device_time_ns(trace) == 4_000
+    assert build_operator_summaries(trace) == ()
+
+
 works = st.lists(
     st.tuples(st.integers(0, 400), st.integers(0, 300), st.integers(0, 50), st.integers(7, 9)), min_size=1, max_size=12
 )
 
 
-@given(works, st.booleans())
-def test_device_time_is_split_without_loss(found: list[tuple[int, int, int, int]], steps: bool) -> None:
-    events = [operator("a", 50, 100), operator("b", 60, 30), operator("a", 200, 60)]
+calls = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 300), st.integers(0, 200), st.integers(1, 2)), max_size=10
+)
+
+
+@given(works, st.booleans(), calls)
+def test_device_time_is_split_without_loss(
+    found: list[tuple[int, int, int, int]], steps: bool, made: list[tuple[str, int, int, int]]
+) -> None:
+    events = [operator(name, at, duration, tid=9 + thread) for name, at, duration, thread in made]
     if steps:
         events += [annotation("ProfilerStep#1", 40, 120), annotation("ProfilerStep#2", 170, 100)]
     for number, (at, wait, duration, stream) in enumerate(found):
@@ -130,6 +160,29 @@ def test_device_time_is_split_without_loss(found: list[tuple[int, int, int, int]
         assert activity.busy_ns + activity.idle_ns == activity.span_ns
         assert sum(gap.duration_ns for gap in activity.gaps) == activity.idle_ns
         assert activity.busy_ns <= whole
+
+
+@given(works, calls)
+def test_operator_totals_agree_with_a_walk_from_every_call(
+    found: list[tuple[int, int, int, int]], made: list[tuple[str, int, int, int]]
+) -> None:
+    events = [operator(name, at, duration, tid=9 + thread) for name, at, duration, thread in made]
+    for number, (at, wait, duration, stream) in enumerate(found):
+        events += [launch(number, at, 1), device_item(number, at + wait, duration, stream=stream)]
+    trace = read(*events)
+
+    def around(index: int | None) -> list[str]:
+        return [] if index is None else [trace.operators[index].name, *around(trace.operators[index].parent)]
+
+    for row in build_operator_summaries(trace):
+        own = [op for op in trace.operators if op.name == row.name]
+        assert row.cpu_time_ns == sum(op.duration_ns for op in own if row.name not in around(op.parent))
+        inside = [op for op in trace.operators if around(op.parent)[:1] == [row.name]]
+        assert row.self_cpu_time_ns == sum(op.duration_ns for op in own) - sum(op.duration_ns for op in inside)
+        under = [item for item in trace.device_items if row.name in around(item.operator)]
+        assert row.device_time_ns == sum(item.duration_ns for item in under)
+        directly = [item for item in under if around(item.operator)[0] == row.name]
+        assert row.self_device_time_ns == sum(item.duration_ns for item in directly)
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=2, max_size=200))

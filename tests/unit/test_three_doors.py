@@ -1,6 +1,7 @@
 """One report, three doors: page, command line and endpoints say the same of the same input."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from attention.validation import WORKLOAD_FIELDS, default_fields, parse_workload
 from attention.workload import InvalidWorkload
 from profiling.cli import main
+from profiling.comparison_words import format_signed_duration
+from profiling.report import analyze_file
 from profiling.report_schema import write_report
 from profiling.workload_flags import flag_of
 from tests.conftest import TRACES, build_sample
@@ -17,6 +20,8 @@ from tests.unit.fake_machine import FakeMachine
 from ui import build_app
 from ui.live_run import run_live
 from ui.machine_facts import KnownMachine
+from ui.panels import compare_traces
+from ui.view import Origin, RunView
 from ui.workload_form import build_notes, control_values, read_controls
 
 CHANGES: dict[str, Any] = {"backend": "sdpa_flash", "seq_len_q": 256, "seq_len_kv": 256, "dtype": "float16", "seed": 3}
@@ -98,8 +103,25 @@ def test_a_check_gives_one_report(
 def test_a_trace_gives_one_report(doors: Doors, capsys: pytest.CaptureFixture[str]) -> None:
     machine, trace = FakeMachine(build_sample("math")), str(TRACES / "math.json.gz")
     printed = call_command(capsys, machine, "analyze", trace)
-    answered, _ = doors.call_endpoint(machine, "analyze", trace)
+    answered, _, comparison = doors.call_endpoint(machine, "analyze", trace)
     assert answered == printed
+    assert comparison is None
+
+
+def test_two_traces_give_one_comparison(doors: Doors, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = FakeMachine(build_sample("math"))
+    after, before = (TRACES / f"{name}.json.gz" for name in ("flash", "naive"))
+    printed = call_command(capsys, machine, "analyze", str(after), "--against", str(before))
+    report, _, answered = doors.call_endpoint(machine, "analyze", str(after), None, str(before))
+    titles = {"before_title": before.name, "after_title": after.name}
+    assert answered == printed | titles
+    assert report == call_command(capsys, machine, "analyze", str(after))
+    views = [
+        RunView(analysis=analyze_file(path.read_bytes()), origin=Origin(kind="opened")) for path in (after, before)
+    ]
+    shown = compare_traces.render(replace(views[0], against=views[1]))
+    for row in printed["rows"]:
+        assert format_signed_duration(row["difference_ns"]) in shown
 
 
 def test_a_machine_gives_one_description(

@@ -1,9 +1,8 @@
 """Each way in which a trace can mislead is found, and a sound trace is left in peace."""
 
+from profiling.trace import read_trace
 from profiling.trace.events import Trace
 from profiling.trace.health import build_health
-from profiling.trace.link import link_trace
-from profiling.trace.parse import parse_trace
 from tests.unit.trace_builder import annotation, device_item, launch, operator, read, two_steps, write
 
 
@@ -32,7 +31,7 @@ def test_all_kernels_lost_is_unusable() -> None:
 
 
 def test_nothing_at_all_is_unusable() -> None:
-    assert found(link_trace(parse_trace(b'{"traceEvents": []}')), None) == ("unusable", {"no events": 1})
+    assert found(read_trace(b'{"traceEvents": []}'), None) == ("unusable", {"no events": 1})
 
 
 def test_items_without_launches_are_unusable_when_none_links() -> None:
@@ -90,5 +89,6 @@ def test_steps_that_are_missing_or_too_many() -> None:
 
 
 def test_problems_of_parsing_come_first_and_taint_when_something_was_lost() -> None:
-    data = write([*two_steps(), operator("bad", 1, -1)])
-    assert found(link_trace(parse_trace(data))) == ("suspect", {"event without a usable time": 1})
+    data = write([*two_steps(), operator("bad", 1, -1), operator("worse", 1, 10.0**30)])
+    problems = {"event without a usable time": 1, "negative duration": 1}
+    assert found(read_trace(data)) == ("suspect", problems)

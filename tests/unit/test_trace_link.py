@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profiling.trace import read_trace
 from profiling.trace.events import Operator, Trace
-from profiling.trace.link import link_trace
-from profiling.trace.parse import parse_trace
 from tests.unit.trace_builder import annotation, device_item, launch, operator, read, two_steps, write
 
 
@@ -28,9 +27,33 @@ def test_items_know_the_innermost_operator_around_their_launch() -> None:
 
 
 def test_the_label_can_have_another_name_or_be_absent() -> None:
-    unlinked = parse_trace(write([annotation("ProfilerStep#1", 0, 10), annotation("mine", 2, 3)]))
-    assert link_trace(unlinked, "mine").steps[0].label_start_ns == 2000
-    assert link_trace(unlinked).steps[0].label_start_ns is None
+    data = write([annotation("ProfilerStep#1", 0, 10), annotation("mine", 2, 3)])
+    assert read_trace(data, "mine").steps[0].label_start_ns == 2000
+    assert read_trace(data).steps[0].label_start_ns is None
+
+
+def test_without_the_profilers_steps_each_outermost_span_of_the_label_is_one() -> None:
+    spans = [
+        annotation("mine", 0, 10),
+        annotation("mine", 2, 3),
+        annotation("other", 12, 3),
+        annotation("mine", 20, 10),
+    ]
+    work = [
+        launch(1, 4),
+        device_item(1, 6, 1),
+        launch(2, 13),
+        device_item(2, 14, 1),
+        launch(3, 25),
+        device_item(3, 40, 1),
+    ]
+    trace = read_trace(write([*spans, *work]), "mine")
+    assert [(step.name, step.start_ns, step.end_ns) for step in trace.steps] == [
+        ("mine", 0, 10_000),
+        ("mine", 20_000, 30_000),
+    ]
+    assert [item.step for item in trace.device_items] == [0, None, 1]
+    assert read_trace(write([*spans, *work]), "absent").steps == ()
 
 
 def test_operators_of_another_thread_are_no_parents_but_share_the_step() -> None:

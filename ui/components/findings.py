@@ -50,13 +50,15 @@ def _render_fired(verdict: RuleVerdict) -> Markup:
 
 def _render_evidence(evidence: Evidence) -> Markup:
     button = None
-    if evidence.items:
+    if evidence.items or evidence.operators:
         button = element(
             "button",
             "show on timeline",
             type="button",
             class_="plain",
-            data_show_items=join_items(evidence.items),
+            # The items are what took the time; where there are none, the operators are.
+            data_show_items=join_items(evidence.items) if evidence.items else None,
+            data_show_operators=None if evidence.items else join_items(evidence.operators),
         )
     return element("li", evidence.text, " " if button else None, button)
 

@@ -2,6 +2,7 @@
 
 from ui.panels import (
     backends,
+    compare_traces,
     correctness,
     downloads,
     environment,
@@ -23,6 +24,7 @@ PANELS: tuple[Panel, ...] = (
     correctness.PANEL,
     memory.PANEL,
     backends.PANEL,
+    compare_traces.PANEL,
     environment.PANEL,
     downloads.PANEL,
 )

@@ -10,10 +10,13 @@ from ui.panels.panel import html_panel
 from ui.roles import render_role
 from ui.view import RunView
 
+_UNSAID = "the name does not say"
 NO_DEVICE_ACTIVITY = "No device activity was recorded; this ran on the CPU."
 COLUMNS = (
     Column(title="kernel", help="short name; hover for the whole one, copy takes the whole one"),
     Column(title="role"),
+    Column(title="data type", help="of the tensors, as far as the kernel's name says it"),
+    Column(title="tile", help="rows by columns of one block's output, as far as the kernel's name says it"),
     Column(title="calls a step", kind="number", help="counted by correlation inside each step"),
     Column(title="device time", kind="number", help="summed over the recorded steps"),
     Column(title="share", kind="number", help="of all device time in the recorded steps"),
@@ -27,7 +30,7 @@ COLUMNS = (
     Column(title="size", kind="number", help="bytes of one memcpy or memset"),
     Column(title="occupancy reported", kind="number", help="the profiler's estimate, as written in the trace"),
     Column(title="recomputed", kind="number", help="occupancy from registers, shared memory and block size"),
-    Column(title="limited by"),
+    Column(title="limited by", help="what stops one more block on a multiprocessor"),
     Column(title="tensor cores"),
     Column(title="launched by"),
 )
@@ -82,6 +85,8 @@ def _cells(kernel: KernelSummary) -> tuple[Cell, ...]:
             sort_key=kernel.short_name,
         ),
         Cell(content=render_role(kernel.role), sort_key=kernel.role),
+        _said_by_name(kernel, kernel.data_type),
+        _said_by_name(kernel, kernel.tile),
         number(format_count(kernel.calls_per_step), kernel.calls_per_step),
         number(format_duration(kernel.device_time_ns), kernel.device_time_ns),
         number(format_share(kernel.share_of_device_time), kernel.share_of_device_time),
@@ -95,7 +100,7 @@ def _cells(kernel: KernelSummary) -> tuple[Cell, ...]:
         number("–", None) if kernel.kind == "kernel" else number(format_bytes(kernel.bytes), kernel.bytes),
         _of_kernel(kernel, format_share(kernel.occupancy_reported), kernel.occupancy_reported),
         _of_kernel(kernel, format_share(kernel.occupancy_recomputed), kernel.occupancy_recomputed),
-        words(kernel.occupancy_limiter or ("–" if kernel.kind != "kernel" else NOT_RECORDED)),
+        _limiter(kernel),
         words(_tensor_cores(kernel)),
         words(kernel.launched_by or NOT_RECORDED),
     )
@@ -112,10 +117,23 @@ def _dimensions(kernel: KernelSummary, size: tuple[int, int, int] | None) -> Cel
     return _of_kernel(kernel, " × ".join(map(str, size)), size[0] * size[1] * size[2])
 
 
+def _said_by_name(kernel: KernelSummary, value: str | None) -> Cell:
+    return words(value or _UNSAID) if kernel.kind == "kernel" else words("–")
+
+
+def _limiter(kernel: KernelSummary) -> Cell:
+    """What bounds the occupancy, and under it what there is to say: a false 0 %, or why nothing was computed."""
+    limiter = kernel.occupancy_limiter or (NOT_RECORDED if kernel.kind == "kernel" else "–")
+    if kernel.occupancy_note is None:
+        return words(limiter)
+    note = element("span", kernel.occupancy_note, class_="sentence")
+    return Cell(content=join((element("span", limiter), note)), sort_key=limiter)
+
+
 def _tensor_cores(kernel: KernelSummary) -> str:
     if kernel.kind != "kernel":
         return "–"
-    return {True: "yes", False: "no", None: "the name does not say"}[kernel.uses_tensor_cores]
+    return {True: "yes", False: "no", None: _UNSAID}[kernel.uses_tensor_cores]
 
 
 PANEL = html_panel("kernels", "Kernels", render, stays_mounted=True)

@@ -1,10 +1,13 @@
 """Operators: PyTorch's own calls inside the recorded steps, with CPU and device time, self and total."""
 
+from collections import Counter
+
 from profiling.format import format_count, format_duration
 from profiling.report_schema import OperatorSummary
+from profiling.trace.events import Trace
 from ui.components.names import render_name
 from ui.components.table import Cell, Column, Row, number, render_table
-from ui.markup import Markup, element
+from ui.markup import Markup, element, join
 from ui.panels.panel import html_panel
 from ui.view import RunView
 
@@ -16,6 +19,8 @@ COLUMNS = (
     Column(title="self device time", kind="number", help="device items that it launched itself"),
     Column(title="device time", kind="number", help="device items that it or an operator inside it launched"),
 )
+SHAPES = Column(title="input shapes", help="of the calls inside the steps, the most frequent first")
+MOST_SHAPES = 3  # of one operator; one call of attention gives each operator one or two
 
 
 def render(view: RunView) -> Markup:
@@ -28,11 +33,16 @@ def render(view: RunView) -> Markup:
         f"All calls in {steps}, summed. Total times nest: an operator holds the time of those it calls, so only the "
         "self columns add up. CPU time includes the profiler's own cost; the un-profiled clocks are in the strip above."
     )
-    rows = [Row(cells=_cells(operator)) for operator in report.operators]
+    shapes = _count_shapes(view.analysis.trace)
+    rows = [
+        Row(cells=(*_cells(operator), *((_shapes(shapes.get(operator.name)),) if shapes else ())))
+        for operator in report.operators
+    ]
+    columns = (*COLUMNS, SHAPES) if shapes else COLUMNS
     return element(
         "div",
         element("p", explanation, class_="quiet"),
-        render_table(COLUMNS, rows, caption="operators", pin_first=True),
+        render_table(columns, rows, caption="operators", pin_first=True),
         class_="att",
     )
 
@@ -46,6 +56,30 @@ def _cells(operator: OperatorSummary) -> tuple[Cell, ...]:
         number(format_duration(operator.self_device_time_ns), operator.self_device_time_ns),
         number(format_duration(operator.device_time_ns), operator.device_time_ns),
     )
+
+
+def _count_shapes(trace: Trace | None) -> dict[str, Counter[str]]:
+    """Operator name -> how often its calls had which input shapes; empty where none were recorded."""
+    found: dict[str, Counter[str]] = {}
+    for operator in trace.operators if trace else ():
+        if operator.input_shapes and (operator.step is not None or (trace and not trace.steps)):
+            shown = ", ".join(_show(shape) for shape in operator.input_shapes if shape)
+            if shown:
+                found.setdefault(operator.name, Counter())[shown] += 1
+    return found
+
+
+def _show(shape: object) -> str:
+    """``[8, 16, 1024, 64]``, nested for a list of tensors."""
+    return f"[{', '.join(_show(part) for part in shape)}]" if isinstance(shape, tuple) else str(shape)
+
+
+def _shapes(counts: Counter[str] | None) -> Cell:
+    if not counts:
+        return Cell(content="–")
+    lines = [element("div", shape) for shape, _ in counts.most_common(MOST_SHAPES)]
+    more = len(counts) - len(lines)
+    return Cell(content=join((*lines, element("div", f"and {format_count(more)} more") if more else None)))
 
 
 PANEL = html_panel("operators", "Operators", render)

@@ -27,8 +27,8 @@
     }
   }
 
-  function select(items) {
-    document.dispatchEvent(new CustomEvent("attnscope:select", { detail: { items, from: "page" } }));
+  function select(items, operators = []) {
+    document.dispatchEvent(new CustomEvent("attnscope:select", { detail: { items, operators, from: "page" } }));
   }
 
   function openTab(slug) {
@@ -70,12 +70,12 @@
     const target = event.target instanceof Element ? event.target : null;
     if (!target) return;
     const sort = target.closest(".sort-button"), copyButton = target.closest(".copy-button");
-    const show = target.closest("[data-show-items]"), open = target.closest("[data-open-tab]");
+    const show = target.closest("[data-show-items], [data-show-operators]"), open = target.closest("[data-open-tab]");
     const row = target.closest("tr[data-items]");
     if (target.closest("#run")) closeDrawer(); // it covers the run's progress
     if (sort) sortTable(sort);
     else if (copyButton) copy(copyButton);
-    else if (show) { openTab("timeline"); select(parse(show.dataset.showItems)); }
+    else if (show) { openTab("timeline"); select(parse(show.dataset.showItems || ""), parse(show.dataset.showOperators || "")); }
     else if (open) openTab(open.dataset.openTab);
     else if (row) select(row.getAttribute("aria-selected") === "true" ? [] : parse(row.dataset.items));
   });
@@ -85,6 +85,54 @@
     if (!row || !row.matches("tr[data-items]")) return;
     if (event.key === "Enter" || event.key === " ") { event.preventDefault(); row.click(); }
   });
+
+  // A file that is dropped anywhere goes where the button would put it: the tab of the comparison has its own.
+  const isBaseline = (target) => target instanceof Element && Boolean(target.closest("#tab-compare_traces"));
+  const fileInput = (baseline) => {
+    const input = document.getElementById(baseline ? "baseline-file" : "open-trace")?.previousElementSibling;
+    return input instanceof HTMLInputElement ? input : null;
+  };
+  const hasFiles = (event) => Boolean(event.dataTransfer?.types.includes("Files")) && !event.target.closest?.("input");
+  function markDrop(on, baseline) {
+    document.body.classList.toggle("dropping", on);
+    document.body.classList.toggle("dropping-baseline", on && baseline);
+  }
+  document.addEventListener("dragover", (event) => {
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    markDrop(true, isBaseline(event.target));
+  });
+  document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) markDrop(false, false); });
+  document.addEventListener("drop", (event) => {
+    markDrop(false, false);
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    const input = fileInput(isBaseline(event.target)), files = event.dataTransfer.files;
+    if (!input || !files.length) return;
+    if (files.length > 1) { refuseFile(`${files.length} files were dropped; give one at a time.`); return; }
+    input.files = files;
+    input.dispatchEvent(new Event("change", { bubbles: true }));
+  });
+
+  function refuseFile(words) {
+    const refusal = document.getElementById("open-refusal");
+    if (refusal) refusal.textContent = words;
+  }
+  // Before the upload and in a line that stays: the server would refuse it too, after minutes and in a passing note.
+  document.addEventListener("change", (event) => {
+    const input = event.target;
+    if (!(input instanceof HTMLInputElement) || input.type !== "file" || !input.files?.length) return;
+    const limits = document.querySelector("[data-max-bytes]"), file = input.files[0];
+    const tooLarge = limits && file.size > Number(limits.dataset.maxBytes);
+    const wrongKind = !/\.(json|gz)$/i.test(file.name);
+    refuseFile("");
+    if (!tooLarge && !wrongKind) return;
+    event.stopImmediatePropagation();
+    input.value = "";
+    refuseFile(tooLarge
+      ? `${file.name} has ${Math.ceil(file.size / 2 ** 20)} MB and ${limits.dataset.maxText} are allowed; give it as .json.gz, or record fewer steps.`
+      : `${file.name} is not a .json or .gz file; give the trace as torch.profiler wrote it.`);
+  }, true);
 
   // On a narrow screen the form is a drawer, and the report is what a visitor came for: it starts closed.
   const narrow = window.matchMedia("(max-width: 768px)");

@@ -1,7 +1,8 @@
 // Draws props.value (JSON of what lanes.py builds) as SVG. Names come from traces: they reach the page through textContent alone.
 const SVG = "http://www.w3.org/2000/svg";
 const ROW = 18, LANE_GAP = 10, AXIS = 22, MIN_TEXT = 28, ZOOM = 1.4;
-const DARK_TEXT_ROLES = new Set(["gemm", "elementwise", "scale", "cast", "memset", "mask", "softmax", "memcpy", "other"]);
+const DARK_TEXT_ROLES = new Set(["gemm", "elementwise", "scale", "cast", "memset", "mask", "softmax", "memcpy", "other",
+  "convolution", "normalization", "random"]);
 const at = (selector) => element.querySelector(selector);
 const chart = at(".tl-chart"), record = at(".tl-record"), picker = at(".tl-step"), measure = at(".tl-measure");
 
@@ -325,11 +326,13 @@ document.addEventListener("attnscope:select", (event) => {
   if (event.detail.from === "timeline" || !step) return;
   selected = new Set(event.detail.items);
   focusOne = null;
-  const here = () => slices().some((slice) => slice.item !== null && selected.has(slice.item));
-  if (selected.size && !here()) {
-    const other = data.steps.findIndex((entry) => entry.lanes.some((lane) => lane.slices.some((slice) => slice.item !== null && selected.has(slice.item))));
+  const operators = new Set(event.detail.operators || []);
+  const wanted = (slice) => (slice.item !== null && selected.has(slice.item)) || (slice.kind === "operator" && operators.has(slice.index));
+  if ((selected.size || operators.size) && !slices().some(wanted)) {
+    const other = data.steps.findIndex((entry) => entry.lanes.some((lane) => lane.slices.some(wanted)));
     if (other >= 0) choose(other);
   }
+  if (!selected.size) focusOne = slices().find(wanted) || null; // work on the host alone: its first operator
   draw(); // and not highlight alone: a selected slice is drawn even where it is thinner than a pixel
 });
 let drawnWidth = 0;
