@@ -262,7 +262,11 @@ def test_keys_are_split_only_where_heads_alone_do_not_fill_the_device():
 def test_the_kernels_names_are_attention_by_our_own_kernel():
     for name in ("paged_decode_kernel", "paged_decode_reduce_kernel"):
         identity = read_kernel_name(name, "kernel", "attnscope::paged_decode")
-        assert (identity.role, identity.family, identity.short_name) == ("attention_forward", "AttnScope paged decode", name)
+        assert (identity.role, identity.family, identity.short_name) == (
+            "attention_forward",
+            "AttnScope paged decode",
+            name,
+        )
 
 
 def observe(operators, kernels=()):
