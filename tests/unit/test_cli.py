@@ -303,18 +303,16 @@ def test_help_answers_and_lists_its_flags(line: str, capsys: pytest.CaptureFixtu
             assert flag_of(field.name) in printed.out
 
 
-def test_help_imports_no_heavy_library_and_is_quick() -> None:
+def test_help_imports_no_heavy_library() -> None:
+    """What makes it quick: 0.06 s where it was measured."""
     code = (
-        "import sys, time; began = time.perf_counter(); from profiling.cli import main; "
-        "code = main(['check', '--help']); print(time.perf_counter() - began); "
+        "import sys; from profiling.cli import main; code = main(['check', '--help']); "
         "print(code, *sorted(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     exit_code, *modules = done.stderr.split()
     assert exit_code == "0"
     assert not {"torch", "pydantic", "msgspec", "gradio", "numpy", "plotly"} & set(modules)
-    # 0.06 s where it was measured; the limit leaves room for a loaded machine.
-    assert float(done.stdout.splitlines()[-1]) < 0.5
 
 
 def test_the_program_exits_with_the_commands_code() -> None:
