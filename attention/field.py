@@ -91,9 +91,12 @@ def parse_value(field: WorkloadField, value: object, operation: str) -> Scalar |
 def _parse_text(field: WorkloadField, value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**20:
         value = str(value)  # a list of one, as JSON gives it
+    if isinstance(value, list | tuple) and 0 < len(value) <= TEXT_LIMIT and all(type(part) is int for part in value):
+        value = ",".join(map(str, value))  # a JSON list of lengths
     if isinstance(value, str) and len(value) <= TEXT_LIMIT:
         return "".join(value.split())
-    raise InvalidWorkload(field.name, value, "is not a short text", f"give at most {TEXT_LIMIT} characters")
+    remedy = f"give numbers with commas between them, such as 5,6, in at most {TEXT_LIMIT} characters"
+    raise InvalidWorkload(field.name, value, "is not a short list of numbers", remedy)
 
 
 def _parse_int(field: WorkloadField, value: object) -> int:

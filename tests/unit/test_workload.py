@@ -224,3 +224,14 @@ def test_the_largest_sizes_together_are_refused_before_their_counts_leave_64_bit
     with pytest.raises(InvalidWorkload, match=r"FLOPs"):
         parse_workload(largest | {"backend": "paged_gather", "head_dim": 1, "mask": "none"})
     parse_workload({"batch_size": 8, "seq_len_q": 2**20, "seq_len_kv": 2**20})
+
+
+def test_lengths_may_come_as_a_json_list():
+    fields = {"mask": "document", "seq_len_q": 11, "seq_len_kv": 11, "mask_lengths": [5, 6]}
+    assert parse_workload(fields) == parse_workload(fields | {"mask_lengths": "5, 6"})
+
+
+@pytest.mark.parametrize("value", [[], [5, "6"], [True], [5.0], {"a": 1}, [[5]]])
+def test_lengths_of_another_type_say_what_to_give(value):
+    with pytest.raises(InvalidWorkload, match="give numbers with commas between them, such as 5,6"):
+        parse_workload({"mask": "document", "mask_lengths": value})
