@@ -8,9 +8,11 @@ from profiling.format import (
     format_comparison,
     format_count,
     format_duration,
+    format_items,
     format_share,
     format_spread,
 )
+from profiling.no_device import answer_without
 from profiling.report_schema import Answer, LatencySummary, OperatorSummary, Report
 from profiling.trace.events import Trace
 
@@ -59,7 +61,7 @@ def _region(report: Report, trace: Trace | None) -> Answer:
         evidence.append(
             f"schedule: wait {report.schedule.wait}, warm-up {report.schedule.warmup}, active {report.schedule.active}"
         )
-    answer = f"{_some(len(trace.steps), 'recorded step')}: {inside}."
+    answer = f"{format_items(len(trace.steps), 'recorded step')}: {inside}."
     if report.device_time_per_step_ns is not None:
         answer += f" A step's device items add up to {format_duration(report.device_time_per_step_ns)}."
     return Answer(question=REGION, answer=answer, evidence=tuple(evidence))
@@ -98,14 +100,12 @@ def _warm(report: Report, trace: Trace | None) -> Answer:
 def _kernel(report: Report, trace: Trace | None) -> Answer:
     kernels = [kernel for kernel in report.kernels if kernel.kind == "kernel"]
     if not kernels:
-        reason = _no_trace(report) if trace is None else "None: the trace holds no kernel, this ran on the CPU."
-        if trace is not None and report.environment is not None and report.environment.device == "cuda":
-            reason = "Not known: the trace holds no kernel although this ran on a GPU."
+        reason = _no_trace(report) if trace is None else answer_without("kernel", "None", report)
         missing = () if trace is None else (f"0 kernels in {format_count(trace.event_count)} events",)
         return Answer(question=KERNEL, answer=reason, evidence=missing)
     top = max(kernels, key=lambda kernel: kernel.device_time_ns)
     others = len(kernels) - 1
-    company = _some(others, "other kernel") if others else "it is the only one"
+    company = format_items(others, "other kernel") if others else "it is the only one"
     by = f", launched by {top.launched_by}" if top.launched_by else ""
     return Answer(
         question=KERNEL,
@@ -114,7 +114,7 @@ def _kernel(report: Report, trace: Trace | None) -> Answer:
             f"{format_duration(top.mean_ns)} a call; {company}."
         ),
         evidence=(
-            f"{_some(top.calls, 'call')}, {format_duration(top.device_time_ns)} in all{by}: {top.description}",
+            f"{format_items(top.calls, 'call')}, {format_duration(top.device_time_ns)} in all{by}: {top.description}",
             f"shortest {format_duration(top.min_ns)}, longest {format_duration(top.max_ns)}",
         ),
     )
@@ -153,16 +153,16 @@ def _copies_and_gaps(report: Report, trace: Trace | None) -> Answer:
         )
     moves = [kernel for kernel in report.kernels if kernel.kind != "kernel"]
     evidence = [
-        f"{kernel.short_name}: {_some(kernel.calls, 'call')} of {format_bytes(kernel.bytes)}, "
+        f"{kernel.short_name}: {format_items(kernel.calls, 'call')} of {format_bytes(kernel.bytes)}, "
         f"{format_share(kernel.share_of_device_time)} of device time"
         for kernel in moves
     ]
     counts = report.device_items_per_step
     if counts is not None:
-        copies = f"{_some(counts.memcpy, 'memcpy', 'memcpy')} and {_some(counts.memset, 'memset', 'memset')} a step"
+        copies = f"{_moves(counts.memcpy, counts.memset)} a step"
     else:
         calls = Counter(item.kind for item in trace.device_items)
-        copies = f"{_some(calls['memcpy'], 'memcpy', 'memcpy')} and {_some(calls['memset'], 'memset', 'memset')}"
+        copies = _moves(calls["memcpy"], calls["memset"])
     share = sum(kernel.share_of_device_time for kernel in moves)
     answer = f"{copies}{f', {format_share(share)} of device time' if moves else ''}."
     answer = answer[0].upper() + answer[1:]
@@ -171,7 +171,7 @@ def _copies_and_gaps(report: Report, trace: Trace | None) -> Answer:
         answer += (
             f" Kernels that cast or copy take {format_share(sum(kernel.share_of_device_time for kernel in casts))}."
         )
-        evidence += [f"{kernel.short_name}: {_some(kernel.calls, 'call')}, {kernel.description}" for kernel in casts]
+        evidence += [f"{one.short_name}: {format_items(one.calls, 'call')}, {one.description}" for one in casts]
     activity = report.activity
     if activity is not None and activity.span_ns:
         region = "each step's" if trace.steps else "the trace's"
@@ -193,7 +193,7 @@ def _cpu_work(report: Report, trace: Trace | None) -> Answer:
         leaders = sorted(report.operators, key=lambda operator: -operator.self_cpu_time_ns)[:3]
         return Answer(
             question=CPU_WORK,
-            answer="All of it: the trace holds no device item.",
+            answer=answer_without("device item", "All of it", report),
             evidence=tuple(_self_times(operator) for operator in leaders),
         )
     sentences: list[str] = []
@@ -211,7 +211,7 @@ def _cpu_work(report: Report, trace: Trace | None) -> Answer:
         if crossing:
             sizes = [item.bytes for item in crossing if item.bytes is not None]
             moved = format_bytes(sum(sizes) if len(sizes) == len(crossing) else None)
-            copies = _some(len(crossing), "copy", "copies")
+            copies = format_items(len(crossing), "copy", "copies")
             sentences.append(f"{copies} between host and device (size in all: {moved}).")
         else:
             sentences.append("No tensor crosses between host and device: the CPU only launches.")
@@ -275,14 +275,12 @@ def _step_totals(trace: Trace | None) -> list[int]:
     ]
 
 
+def _moves(copies: float, sets: float) -> str:
+    return f"{format_items(copies, 'memcpy', 'memcpy')} and {format_items(sets, 'memset', 'memset')}"
+
+
 def _total(time_ns: int, operator: OperatorSummary) -> str:
-    return f"{format_duration(time_ns)} in {_some(operator.calls, 'call')}"
-
-
-def _some(count: float, one: str, many: str = "") -> str:
-    """``no copies``, ``1 copy``, ``3 copies``."""
-    several = many or f"{one}s"
-    return f"{format_count(count) if count else 'no'} {one if count == 1 else several}"
+    return f"{format_duration(time_ns)} in {format_items(operator.calls, 'call')}"
 
 
 def _self_times(operator: OperatorSummary) -> str:

@@ -4,6 +4,7 @@ Kernels are matched by role and whole name, then by role and short name, then by
 rows add up: times are rounded so that their differences sum to the difference of the totals to the nanosecond.
 """
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ from profiling.comparison_schema import (
     Side,
     Total,
 )
+from profiling.format import format_items
 from profiling.observed import COMPOSED_FAMILIES, score_copy
 from profiling.recording import Memory
 from profiling.report import Analysis
@@ -38,6 +40,7 @@ from profiling.variables import describe_attribution, find_variables
 CLOCK_TICK_NS = 32
 # A role that says nothing of what a kernel does matches no other kernel.
 UNKNOWN_ROLE = "other"
+_CALLS_IN_METHOD = re.compile(r"\b\d+ calls\b")
 
 
 def compare_analyses(before: Analysis, after: Analysis, *, before_title: str, after_title: str) -> Comparison:
@@ -93,9 +96,9 @@ def _find_obstacles(before: Analysis, before_title: str, after: Analysis, after_
             )
         if report.steps_recorded and not other.steps_recorded:
             yield (
-                f"{title} has {report.steps_recorded} steps and {other_title} has none, so there is no step to compare "
-                "by. Record with torch.profiler.schedule and call step() once a call, or name a record_function label "
-                "that surrounds each call."
+                f"{title} has {format_items(report.steps_recorded, 'step')} and {other_title} has none, so there is no "
+                "step to compare by. Record with torch.profiler.schedule and call step() once a call, or name a "
+                "record_function label that surrounds each call."
             )
 
 
@@ -207,7 +210,7 @@ def compare_clock(
     reason = ""
     if before is None or after is None:
         reason = "not recorded in both runs"
-    elif (before.method, before.l2) != (after.method, after.l2):
+    elif (_method_kind(before), before.l2) != (_method_kind(after), after.l2):
         reason = "taken by different methods"
     if before is None or after is None or reason:
         return ComparedClock(name=name, before=before, after=after, difference_ns=None, change=None, reason=reason)
@@ -220,6 +223,11 @@ def compare_clock(
     elif abs(difference_ns) <= (before.iqr_ns + after.iqr_ns) / 2:
         change = "within_noise"
     return ComparedClock(name=name, before=before, after=after, difference_ns=difference_ns, change=change)
+
+
+def _method_kind(summary: LatencySummary) -> str:
+    """The method without its number of calls, which follows from how long a call takes: medians are of one call."""
+    return _CALLS_IN_METHOD.sub("calls", summary.method)
 
 
 def _compare_clocks(before: Report, after: Report) -> tuple[ComparedClock, ...]:

@@ -79,6 +79,14 @@ def format_count(n: float | None) -> str:
     return _quantity(text, prefix) if prefix else text
 
 
+def format_items(count: float | None, one: str, many: str = "") -> str:
+    """``no copies``, ``1 copy``, ``3 copies``; ``many`` where an s does not make the plural."""
+    if count is None:
+        return NOT_RECORDED
+    several = many or f"{one}s"
+    return f"{format_count(count) if count else 'no'} {one if count == 1 else several}"
+
+
 def format_rate(per_second: float | None, unit: str) -> str:
     """``292 TFLOP/s``: decimal prefixes, also for bytes (``4.37 TB/s``), as vendors state peaks."""
     if per_second is None:

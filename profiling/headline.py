@@ -9,11 +9,13 @@ from profiling.format import (
     format_count,
     format_duration,
     format_error,
+    format_items,
     format_rate,
     format_ratio,
     format_share,
     format_spread,
 )
+from profiling.no_device import explain_no_device
 from profiling.recording import Delta
 from profiling.report_schema import LatencySummary, Report
 
@@ -110,7 +112,7 @@ def _items_fact(report: Report) -> Fact:
         return Fact(label=label, value=NOT_RECORDED, method=why_not_counted(report))
     kernels = f"{format_count(items.kernels)} {'kernel' if items.kernels == 1 else 'kernels'}"
     value = f"{kernels}, {format_count(items.memcpy)} memcpy, {format_count(items.memset)} memset"
-    return Fact(label=label, value=value, method=f"by correlation inside {format_count(report.steps_recorded)} steps")
+    return Fact(label=label, value=value, method=f"by correlation inside {format_items(report.steps_recorded, 'step')}")
 
 
 def why_not_counted(report: Report) -> str:
@@ -119,10 +121,8 @@ def why_not_counted(report: Report) -> str:
         return "no trace was recorded"
     if report.kernels:
         calls = sum(kernel.calls for kernel in report.kernels)
-        return f"no ProfilerStep span marks a step in this trace; {format_count(calls)} device items in all of it"
-    if report.environment is not None and report.environment.device == "cpu":
-        return "no device activity was recorded; this ran on the CPU"
-    return "no device activity was recorded"
+        return f"no ProfilerStep span marks a step in this trace; {format_items(calls, 'device item')} in all of it"
+    return f"no device activity was recorded; {explain_no_device(report)}"
 
 
 def _memory_fact(report: Report) -> Fact:
@@ -176,6 +176,9 @@ def _health_fact(report: Report) -> Fact:
         return Fact(label=label, value="no trace was recorded")
     problems = "; ".join(f"{problem.kind} × {format_count(problem.count)}" for problem in health.problems)
     value = f"{health.status}: {problems}" if problems else health.status
-    launches, linked = format_count(health.launches), format_count(health.linked_kernels)
-    method = f"{launches} launches on the host, {linked} device items linked"
+    launches, linked = (
+        format_items(health.launches, "launch", "launches"),
+        format_items(health.linked_kernels, "device item"),
+    )
+    method = f"{launches} on the host, {linked} linked"
     return Fact(label=label, value=value, method=method)

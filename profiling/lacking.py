@@ -4,10 +4,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from profiling.report import Analysis
+from profiling.trace.events import Trace
+from profiling.trace.parse import STEP_PREFIX
 
-Topic = Literal["steps", "device", "operators", "shapes", "properties", "clocks", "memory", "values", "call", "machine"]
+Topic = Literal[
+    "steps", "label", "device", "operators", "shapes", "properties", "clocks", "memory", "values", "call", "machine"
+]
 
 _RUN_HERE = "run the call with this app and open its recording.json.gz"
+_MOST_LABELS = 5  # named; a training step may hold hundreds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +27,8 @@ def find_lacks(analysis: Analysis) -> tuple[Lack, ...]:
     """Nothing for a recording of this app, whose own stages say what they left out."""
     if analysis.trace is None or analysis.report.workload is not None:
         return ()
-    trace = analysis.trace
+    trace, label = analysis.trace, analysis.recording.label
+    has_label = any(annotation.name == label for annotation in trace.annotations)
     found: list[tuple[bool, Topic, str]] = [
         (
             not trace.steps,
@@ -30,6 +36,7 @@ def find_lacks(analysis: Analysis) -> tuple[Lack, ...]:
             "No steps recorded, so nothing is counted per step: record with schedule=torch.profiler.schedule(wait=1, "
             "warmup=1, active=3) and call step() after each call.",
         ),
+        (not has_label, "label", _missing_label(trace, label)),
         (
             not trace.device_items,
             "device",
@@ -63,3 +70,13 @@ def find_lacks(analysis: Analysis) -> tuple[Lack, ...]:
         (True, "machine", f"No versions and flags recorded. To have them, {_RUN_HERE}."),
     ]
     return tuple(Lack(topic=topic, sentence=sentence) for lacks, topic, sentence in found if lacks)
+
+
+def _missing_label(trace: Trace, label: str) -> str:
+    names = dict.fromkeys(one.name for one in trace.annotations if not one.name.startswith(STEP_PREFIX))
+    what = f"No label {label!r} recorded, so nothing marks each call"
+    if not names:
+        return f"{what}: put each call inside torch.profiler.record_function({label!r})."
+    shown = ", ".join(repr(name) for name in list(names)[:_MOST_LABELS])
+    more = f" and {len(names) - _MOST_LABELS} more" if len(names) > _MOST_LABELS else ""
+    return f"{what}. This file's labels: {shown}{more}. Give the one around each call as the label."

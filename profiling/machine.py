@@ -1,5 +1,6 @@
 """The machine of a report in words: one line, or every fact with its unit; and where its kernel came from."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 
 from attention.kernel_source import KernelSource
@@ -19,9 +20,14 @@ _LABELS = {
 }
 
 
-def describe_machine(environment: Environment | None) -> str:
-    """``NVIDIA H200 · torch 2.11.0+cu130 · CUDA 13.0 · cuDNN 9.19.0 · 2026-11-29T10:00:00+00:00``."""
+def describe_machine(environment: Environment | None, trace_devices: Sequence[str] = ()) -> str:
+    """``NVIDIA H200 · torch 2.11.0+cu130 · CUDA 13.0 · cuDNN 9.19.0 · 2026-11-29T10:00:00+00:00``.
+
+    ``trace_devices`` are the names in a trace's head, which stand for a machine that was not recorded.
+    """
     if environment is None:
+        if trace_devices:
+            return f"{', '.join(trace_devices)}, as the trace names it · versions {NOT_RECORDED}"
         return f"machine {NOT_RECORDED}"
     return _join(environment.device_name, describe_versions(environment), environment.captured_at)
 

@@ -20,6 +20,7 @@ from profiling.samples import Samples as Samples
 from profiling.stored_workload import StoredWorkload, describe_place
 
 FORMAT_VERSION = 1
+_MOST_BYTES = 32 * 2**20  # of a recording, mostly 30 KB; JSON takes up to twenty times its text in memory
 _HEAD = b'{"format_version"'  # how a written recording begins
 
 # In the order in which they run; the page names them while they do.
@@ -248,6 +249,8 @@ def parse_recording(data: bytes) -> Recording:
     from profiling.trace.repair import ProblemLog, expand
 
     text = expand(data, ProblemLog())
+    if len(text) > _MOST_BYTES or b'"format_version"' not in text:
+        raise ValueError("not a recording")
     try:
         found = from_json(text)
     except ValueError as error:
@@ -261,8 +264,7 @@ def parse_recording(data: bytes) -> Recording:
         raise UnreadableRecording(
             "This is a report.json, which does not hold the trace that it was made from; give recording.json.gz."
         )
-    version = found["format_version"]
-    if version != FORMAT_VERSION:
+    if (version := found["format_version"]) != FORMAT_VERSION:
         raise UnreadableRecording(
             f"format_version={version!r:.40} of the recording is not known; this app reads {FORMAT_VERSION}: "
             "update the app or record again."

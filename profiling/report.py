@@ -18,11 +18,12 @@ from profiling.statistics import (
     count_items_per_step,
     device_time_per_step_ns,
     summarize_samples,
+    unattributed_device_time_ns,
 )
 from profiling.trace import read_trace
 from profiling.trace.events import Trace
 from profiling.trace.health import build_health
-from profiling.trace.repair import InvalidTrace
+from profiling.trace.problems import InvalidTrace, TooLarge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,8 @@ def analyze_file(data: bytes, label: str | None = None) -> Analysis:
     try:
         # First, because reading a trace bounds what the file may expand to.
         return analyze_trace(data) if label is None else analyze_trace(data, label)
+    except TooLarge:
+        raise
     except InvalidTrace as problem:
         try:
             recording = parse_recording(data)
@@ -118,6 +121,7 @@ def build_report(recording: Recording, trace: Trace | None) -> Report:
         expected_steps = None if recording.schedule is None else recording.schedule.active
         report = replace(
             report,
+            trace_devices=tuple(device.name for device in trace.devices),
             observed_backend=build_observed_backend(trace),
             steps_recorded=len(trace.steps),
             trace_health=build_health(trace, expected_steps=expected_steps),
@@ -126,6 +130,7 @@ def build_report(recording: Recording, trace: Trace | None) -> Report:
             operators=build_operator_summaries(trace),
             activity=build_activity(trace),
             device_time_per_step_ns=device_time_per_step_ns(trace),
+            unattributed_device_time_ns=unattributed_device_time_ns(trace) if trace.device_items else None,
         )
     return replace(report, verdicts=evaluate_rules(report, trace), answers=build_answers(report, trace))
 

@@ -234,6 +234,7 @@ class Report:
     format_version: int = REPORT_FORMAT_VERSION
     workload: StoredWorkload | None = None
     environment: Environment | None = None
+    trace_devices: tuple[str, ...] = ()  # the GPUs that the trace's head names
     decisions: tuple[Decision, ...] = ()
     failures: tuple[Failure, ...] = ()
     warnings: tuple[CapturedWarning, ...] = ()
@@ -248,6 +249,7 @@ class Report:
     operators: tuple[OperatorSummary, ...] = ()
     activity: Activity | None = None
     device_time_per_step_ns: int | None = None  # summed device items of a step, mean over steps
+    unattributed_device_time_ns: int | None = None  # under no operator; with all self device times it is the whole
     latency: LatencyReport = field(default_factory=LatencyReport)
     memory: Memory | None = None
     compilation: Compilation | None = None  # None: nothing was compiled

@@ -7,6 +7,8 @@ from typing import Any
 
 import gradio as gr
 
+from profiling.recording import Recording
+from profiling.report import analyze_recording
 from ui.components.notice import render_message
 from ui.gallery import GalleryEntry
 from ui.kept_runs import KeptRuns
@@ -43,6 +45,9 @@ class ReportEvents:
         sources.upload.upload(
             self._open, inputs=[sources.upload, sources.label, self.against], outputs=outputs, **private
         )
+        sources.label.submit(
+            self._relabel, inputs=[self.shown, sources.label, self.against], outputs=outputs, **private
+        )
         compared = [self.against, baseline.picker, self.report.comparison]
         baseline.picker.input(self._compare, inputs=[self.shown, baseline.picker], outputs=compared, **private)
         baseline.upload.upload(
@@ -64,6 +69,14 @@ class ReportEvents:
             return self.show(_open_view(path, label), against)
         except UnopenedFile as problem:
             return {self.report.notices: _render_unopened(path, problem)}
+
+    def _relabel(self, shown: str, label: str, against: str) -> Updates:
+        """The opened file read again by another label; a run that no one opened keeps its own."""
+        view = self.kept.find(shown)
+        if view is None or view.origin.kind != "opened":
+            return {self.shown: gr.skip()}
+        recording = replace(view.analysis.recording, label=label.strip() or Recording().label)
+        return self.show(replace(view, analysis=analyze_recording(recording)), against)
 
     def _compare_file(self, shown: str, path: str, label: str) -> Updates:
         try:

@@ -1,6 +1,7 @@
 """``analyze``: a trace that was recorded elsewhere, alone or against another one; no GPU and no torch."""
 
 import argparse
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,8 @@ def _execute(arguments: argparse.Namespace, context: Context) -> Outcome:
     outputs = parse_outputs(arguments)
     if arguments.label is not None and not arguments.label.strip():
         raise BadInput("label='' is empty; give the record_function label, or leave --label out.")
+    if arguments.label is not None and _as_text(arguments.label) != arguments.label:
+        raise BadInput(f"label={_as_text(arguments.label)!r} is not UTF-8; give the label as the code has it.")
     analysis = _read("TRACE", arguments.trace_path, arguments.label)
     if arguments.against is not None:
         return _compare(arguments, outputs, analysis)
@@ -45,10 +48,10 @@ def _execute(arguments: argparse.Namespace, context: Context) -> Outcome:
 
 def _render(analysis: "Analysis") -> str:
     from profiling.commands.summary import render_report
-    from profiling.commands.text import wrap
+    from profiling.commands.text import clean, wrap
     from profiling.lacking import find_lacks
 
-    lines = [wrap(f"- {lack.sentence}") for lack in find_lacks(analysis)]
+    lines = [wrap(f"- {clean(lack.sentence)}") for lack in find_lacks(analysis)]
     lacks = "\n".join(("NOT IN THIS FILE", *lines, "")) if lines else ""
     return "\n".join(part for part in (render_report(analysis.report), lacks) if part)
 
@@ -60,7 +63,9 @@ def _compare(arguments: argparse.Namespace, outputs: "Outputs", after: "Analysis
     from profiling.comparison_schema import write_comparison
 
     before = _read("against", arguments.against, arguments.label)
-    comparison = compare_analyses(before, after, before_title=arguments.against, after_title=arguments.trace_path)
+    comparison = compare_analyses(
+        before, after, before_title=_as_text(arguments.against), after_title=_as_text(arguments.trace_path)
+    )
     data = write_comparison(comparison)
     written = write_files(replace(outputs, json_file=None), after)
     notes = list(written.notes)
@@ -69,6 +74,11 @@ def _compare(arguments: argparse.Namespace, outputs: "Outputs", after: "Analysis
     output = data.decode() + "\n" if outputs.json_only else render_comparison(comparison)
     exit_code = EXIT_FAILED if comparison.reasons else written.exit_code
     return Outcome(output=output, exit_code=exit_code, notes=tuple(notes))
+
+
+def _as_text(argument: str) -> str:
+    """The argument as text; a path may hold bytes that are none, which Python keeps as halves of surrogate pairs."""
+    return os.fsencode(argument).decode("utf-8", "replace")
 
 
 def _read(name: str, path: str, label: str | None) -> "Analysis":

@@ -57,7 +57,7 @@ def _failures(report: Report) -> str:
 
 
 def _title(report: Report) -> str:
-    lines = [clean(describe_machine(report.environment))]
+    lines = [clean(describe_machine(report.environment, report.trace_devices))]
     if report.workload is not None:
         workload = report.workload
         lines.insert(0, f"{workload.backend} · {workload.describe()} · {workload.direction}")

@@ -28,7 +28,11 @@ Section = tuple[str, Callable[[Report], str]]
 
 def write_report_markdown(analysis: Analysis) -> bytes:
     report = analysis.report
-    parts = [f"# {_title(report)}", f"{escape(describe_machine(report.environment))}.", *_taint(report)]
+    parts = [
+        f"# {_title(report)}",
+        f"{escape(describe_machine(report.environment, report.trace_devices))}.",
+        *_taint(report),
+    ]
     for heading, write in SECTIONS:
         text = write(report)
         if text:

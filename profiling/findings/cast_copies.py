@@ -4,14 +4,14 @@ from math import inf
 
 from attention.fusion.workload import FusionWorkload
 from profiling.findings.copies import LOUD_SHARE, judge_copies
-from profiling.findings.facts import IN_SDPA, NO_OPERATORS, TraceFacts
+from profiling.findings.facts import IN_SDPA, TraceFacts
 from profiling.findings.rule import NotEvaluated, Outcome, TraceRule
 from profiling.report_schema import Report
 
 
 def _judge(report: Report, facts: TraceFacts) -> Outcome:
     if not facts.trace.operators:
-        return NotEvaluated(reason=NO_OPERATORS)
+        return NotEvaluated(reason=facts.why_no_operators)
     casts = [cast for cast in facts.named("aten::_to_copy") if not facts.is_in(cast, IN_SDPA)]
     if facts.trace.device_items:
         # The same operator moves tensors between host and device: that is memcpy, and not a cast.

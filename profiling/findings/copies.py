@@ -31,7 +31,7 @@ def judge_copies(
     ``what`` names one of them and several ("cast", "casts"), ``clear`` says that there is none.
     ``loud_on_host``: a share of CPU time may be a warning too. Of short operators much of that is the profiler's own.
     """
-    roots = _outermost(facts, roots)
+    roots = facts.outermost(roots)
     if not roots:
         return NotEvaluated(reason=IN_A_GRAPH) if facts.replays else Clear(explanation=clear)
     items = facts.items_under(roots)
@@ -55,23 +55,6 @@ def judge_copies(
         evidence=_build_evidence(facts, items, roots),
         advice=advice,
     )
-
-
-def _outermost(facts: TraceFacts, roots: Sequence[Operator]) -> list[Operator]:
-    """Those that lie in no other of them, so that no time counts twice."""
-    chosen = {root.index for root in roots}
-    holds: dict[int, bool] = {}  # operator -> whether it or one around it is chosen; each is walked over once
-    found = []
-    for root in roots:
-        path, above = [], root.parent
-        while above is not None and above not in holds and above not in chosen:
-            path.append(above)
-            above = facts.trace.operators[above].parent
-        inside = above is not None and (above in chosen or holds[above])
-        holds.update(dict.fromkeys(path, inside))
-        if not inside:
-            found.append(root)
-    return found
 
 
 def _host_time_ns(facts: TraceFacts) -> int:

@@ -2,7 +2,7 @@
 
 import re
 
-from profiling.findings.facts import NO_OPERATORS, TraceFacts
+from profiling.findings.facts import TraceFacts
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, TraceRule
 from profiling.report_schema import Evidence, Report
 
@@ -17,10 +17,11 @@ FLASH_DROPS = re.compile(r"flash_fwd_kernel<[^>]*kernel_traits<[^>]*> ?>, ?(?:\(
 
 def _judge(report: Report, facts: TraceFacts) -> Outcome:
     if not facts.trace.operators and not facts.items:
-        return NotEvaluated(reason=NO_OPERATORS)
+        return NotEvaluated(reason=facts.why_no_operators)
     if facts.trains:
         return Clear(explanation="A backward runs in the trace: dropout belongs to training.")
-    draws = list(facts.named(*DRAWS))
+    # One drawing operator may call another: native_dropout calls bernoulli_ on a CPU.
+    draws = facts.outermost(facts.named(*DRAWS))
     kernels = [
         kernel
         for kernel in report.kernels

@@ -50,9 +50,9 @@ class TraceFacts:
     trains: bool  # a backward is among the operators
 
     @property
-    def on_cpu_only(self) -> bool:
-        """No item and no launch: the work itself ran on the host."""
-        return not self.trace.device_items and not any(call.launches_work for call in self.trace.launches)
+    def why_no_operators(self) -> str:
+        """Said where the trace has none: a replayed graph has none to record, whatever the activities."""
+        return IN_A_GRAPH if self.replays else NO_OPERATORS
 
     @property
     def replays(self) -> list[RuntimeCall]:
@@ -67,6 +67,23 @@ class TraceFacts:
     def is_in(self, operator: Operator, place: Place) -> bool:
         """Whether the operator is or lies in a call of this kind."""
         return bool(self.places[operator.index] & place)
+
+    def outermost(self, operators: Iterable[Operator]) -> list[Operator]:
+        """Those that lie in no other of them, so that nothing counts twice."""
+        waiting = list(operators)
+        chosen = {operator.index for operator in waiting}
+        holds: dict[int, bool] = {}  # operator -> whether it or one around it is chosen; each is walked over once
+        found = []
+        for operator in waiting:
+            path, above = [], operator.parent
+            while above is not None and above not in holds and above not in chosen:
+                path.append(above)
+                above = self.trace.operators[above].parent
+            inside = above is not None and (above in chosen or holds[above])
+            holds.update(dict.fromkeys(path, inside))
+            if not inside:
+                found.append(operator)
+        return found
 
     def items_under(self, operators: Iterable[Operator]) -> list[DeviceItem]:
         """The counted items launched by these operators or by any that they call, each once, by start."""

@@ -3,7 +3,7 @@
 from attention.workload import DType
 from profiling.findings.facts import NO_DEVICE_ITEMS, TraceFacts
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, TraceRule
-from profiling.format import format_count, format_share
+from profiling.format import format_items, format_share
 from profiling.report_schema import Evidence, KernelSummary, Report
 
 _WIDE = (DType.FLOAT32, DType.FLOAT64)
@@ -20,7 +20,9 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
         if all(kernel.uses_tensor_cores is None for kernel in products):
             return NotEvaluated(reason="The names of the matrix products do not say whether they use tensor cores.")
         return Clear(
-            explanation=f"{format_count(len(products))} kinds of matrix product, none in float32 off the tensor cores."
+            explanation=(
+                f"{format_items(len(products), 'kind')} of matrix product, none in float32 off the tensor cores."
+            )
         )
     if report.workload is not None and report.workload.dtype in _WIDE:
         return Clear(

@@ -5,6 +5,7 @@ from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, TraceRu
 from profiling.format import format_count, format_share
 from profiling.report_schema import Evidence, KernelSummary, Report
 from profiling.trace.inductor_kernels import read_inductor_name
+from profiling.trace.kernel_pattern import FUSED_ATTENTION
 
 _ATTENTION_PARTS = "QKᵀ, scale, mask, softmax and PV"
 
@@ -31,9 +32,9 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
 
 def _read_parts(kernel: KernelSummary) -> str | None:
     if kernel.role.startswith("attention"):
-        return (
-            f"{_ATTENTION_PARTS}, backward" if "backward" in f"{kernel.role} {kernel.description}" else _ATTENTION_PARTS
-        )
+        if not kernel.description.startswith(FUSED_ATTENTION):
+            return None
+        return f"{_ATTENTION_PARTS}, backward" if kernel.role == "attention_backward" else _ATTENTION_PARTS
     # One name alone is one operator's kernel, written by the compiler.
     parts = read_inductor_name(kernel.name).fused if kernel.name.startswith("triton_") else ()
     return ", ".join(parts) if len(parts) > 1 else None

@@ -1,7 +1,7 @@
 """Does an out-of-place operator copy its whole input first? One underscore in the code, one full pass over memory."""
 
 from profiling.findings.copies import SHOWN_SHARE, judge_copies
-from profiling.findings.facts import IN_BACKWARD, NO_OPERATORS, TraceFacts
+from profiling.findings.facts import IN_BACKWARD, TraceFacts
 from profiling.findings.rule import NotEvaluated, Outcome, TraceRule
 from profiling.report_schema import Report
 
@@ -20,7 +20,7 @@ CLONES_ITS_INPUT = frozenset(
 def _judge(report: Report, facts: TraceFacts) -> Outcome:
     operators = facts.trace.operators
     if not operators:
-        return NotEvaluated(reason=NO_OPERATORS)
+        return NotEvaluated(reason=facts.why_no_operators)
     clones = [
         clone
         for clone in facts.named("aten::clone")
@@ -28,7 +28,8 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
         and operators[clone.parent].name in CLONES_ITS_INPUT
         and not (facts.is_in(clone, IN_BACKWARD))
     ]
-    causes = ", ".join(sorted({operators[clone.parent].name for clone in clones if clone.parent is not None}))
+    names = sorted({operators[clone.parent].name for clone in clones if clone.parent is not None})
+    causes, forms = ", ".join(names), ", ".join(f"{name.removeprefix('aten::')}_" for name in names)
     return judge_copies(
         facts,
         clones,
@@ -38,7 +39,7 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
         loud_share=SHOWN_SHARE,
         loud_on_host=True,
         advice=(
-            "Use the in-place form (masked_fill_) where the input is not needed afterwards. Under training, test the "
+            f"Use the in-place form ({forms}) where the input is not needed afterwards. Under training, test the "
             "gradients before you adopt it."
         ),
     )

@@ -6,7 +6,7 @@ from typing import Literal
 from profiling.findings.facts import NO_DEVICE_ITEMS, TraceFacts
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, TraceRule
 from profiling.findings.sync_in_step import find_synchronisations
-from profiling.format import format_count, format_duration, format_share
+from profiling.format import format_duration, format_items, format_share
 from profiling.report_schema import Activity, Evidence, Gap, Report
 from profiling.trace.events import DeviceItem, RuntimeCall
 
@@ -51,7 +51,7 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
         f"{cause} {format_duration(total)} ({_MEANING[cause]})"
         for cause, total in sorted(totals.items(), key=lambda pair: -pair[1])
     )
-    explanation = f"{idle}, in {format_count(len(causes))} gaps. {parts[0].upper()}{parts[1:]}."
+    explanation = f"{idle}, in {format_items(len(causes), 'gap')}. {parts[0].upper()}{parts[1:]}."
     by_sync = totals.get("sync", 0) / activity.span_ns
     if share < SHOWN_SHARE and by_sync < LOUD_SYNC_SHARE:
         return Clear(explanation=explanation)

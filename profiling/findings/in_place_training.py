@@ -1,9 +1,9 @@
 """Does a training step overwrite activations? What backward needs must still be there when it comes."""
 
 from attention.workload import Direction, Workload
-from profiling.findings.facts import BACKWARD_PREFIX, NO_OPERATORS, TraceFacts, build_item_evidence
+from profiling.findings.facts import BACKWARD_PREFIX, TraceFacts, build_item_evidence
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, TraceRule
-from profiling.format import format_count
+from profiling.format import format_items
 from profiling.report_schema import Evidence, Report
 from profiling.trace.events import Operator
 
@@ -25,7 +25,7 @@ _GRADIENT_PREFIX = "grad"  # as deltas name their tensors: grad_query, grad_key,
 
 def _judge(report: Report, facts: TraceFacts) -> Outcome:
     if not facts.trace.operators:
-        return NotEvaluated(reason=NO_OPERATORS)
+        return NotEvaluated(reason=facts.why_no_operators)
     asked = isinstance(report.workload, Workload) and report.workload.direction == Direction.FORWARD_BACKWARD
     if not (asked or facts.trains):
         return Clear(
@@ -40,9 +40,7 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
     if wrong:
         judged = f"Outside their budget: {', '.join(wrong)}."
     elif gradients:
-        judged = (
-            f"{format_count(len(gradients))} gradients were judged against float64, and none is outside its budget."
-        )
+        judged = f"{format_items(len(gradients), 'gradient')} judged against float64, none outside its budget."
     else:
         judged = "The gradients were not judged: the trace does not hold them."
     items = facts.items_under(written)

@@ -1,25 +1,26 @@
 """Are tensors copied only to lie differently in memory? A transposed view costs nothing until someone needs it flat."""
 
 from profiling.findings.copies import judge_copies
-from profiling.findings.facts import IN_MATH, IN_SDPA, NO_OPERATORS, TraceFacts
+from profiling.findings.facts import IN_MATH, IN_SDPA, TraceFacts
 from profiling.findings.hidden_copy import CLONES_ITS_INPUT
 from profiling.findings.rule import NotEvaluated, Outcome, TraceRule
 from profiling.report_schema import Report
+from profiling.trace.events import Operator
 
 # contiguous, reshape of a view that no stride describes, and clone itself all end in aten::clone; heads repeated for
 # a backend without grouped queries are copied by repeat_interleave or repeat.
 # Source: PyTorch, aten/src/ATen/native/{TensorProperties,TensorShape,Repeat}.cpp.
-COPIES_LAYOUT = ("aten::clone", "aten::repeat_interleave", "aten::repeat")
+_CLONE = "aten::clone"
+COPIES_LAYOUT = (_CLONE, "aten::repeat_interleave", "aten::repeat")
 
 
 def _judge(report: Report, facts: TraceFacts) -> Outcome:
-    operators = facts.trace.operators
-    if not operators:
-        return NotEvaluated(reason=NO_OPERATORS)
+    if not facts.trace.operators:
+        return NotEvaluated(reason=facts.why_no_operators)
     copies = [
         copy
         for copy in facts.named(*COPIES_LAYOUT)
-        if not (copy.parent is not None and operators[copy.parent].name in CLONES_ITS_INPUT)
+        if _is_for_layout(copy, facts)
         # What SDPA itself realigns for a fused backend is a question of its own; math's own copies belong here.
         and (not facts.is_in(copy, IN_SDPA) or facts.is_in(copy, IN_MATH))
     ]
@@ -33,6 +34,12 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
             "enable_gqa=True instead of repeated heads."
         ),
     )
+
+
+def _is_for_layout(copy: Operator, facts: TraceFacts) -> bool:
+    """Not so: a clone under an out-of-place operator, or one that its caller, or autograd, wants for its own sake."""
+    around = "" if copy.parent is None else facts.trace.operators[copy.parent].name
+    return copy.name != _CLONE or (around.startswith("aten::") and around not in CLONES_ITS_INPUT)
 
 
 RULE = TraceRule(

@@ -2,9 +2,10 @@
 
 from profiling.findings.facts import TraceFacts
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, TraceRule
-from profiling.format import format_count, format_share
+from profiling.format import format_count, format_items, format_share
 from profiling.report_schema import Evidence, Report
 from profiling.trace.events import RuntimeCall
+from profiling.trace.health import find_lost_launches
 
 _SHOWN_LAUNCHES = 5
 
@@ -15,8 +16,7 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
         return NotEvaluated(
             reason="The trace has no launches; record on a GPU with ProfilerActivity.CUDA among the activities."
         )
-    arrived = {item.correlation for item in facts.trace.device_items}
-    lost = [call for call in launches if call.correlation not in arrived]
+    lost = find_lost_launches(facts.trace)
     if not lost:
         return Clear(explanation=f"Each of {format_count(len(launches))} launches has its device item in the trace.")
     inside = sum(call.step is not None for call in lost)
@@ -24,8 +24,9 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
     return Fired(
         severity="error" if len(lost) == len(launches) else "warning",
         explanation=(
-            f"{format_count(len(lost))} of {format_count(len(launches))} launches "
-            f"({format_share(len(lost) / len(launches))}) have no device item{where}: counts and totals are too small."
+            f"{format_count(len(lost))} of {format_items(len(launches), 'launch', 'launches')} "
+            f"({format_share(len(lost) / len(launches))}) without a device item{where}: counts and totals are too "
+            "small."
         ),
         evidence=tuple(_show(facts, call) for call in lost[:_SHOWN_LAUNCHES]),
         advice=(

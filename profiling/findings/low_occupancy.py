@@ -2,7 +2,7 @@
 
 from profiling.findings.facts import NO_DEVICE_ITEMS, TraceFacts
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, TraceRule
-from profiling.format import format_bytes, format_count, format_share
+from profiling.format import format_bytes, format_count, format_items, format_share
 from profiling.report_schema import Evidence, KernelSummary, Report
 
 # On an H200 the attention and matrix-product kernels of every backend here reach 12.5 to 25 %, and pointwise ones 48
@@ -33,7 +33,7 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
     if not low:
         return Clear(
             explanation=(
-                f"Of {format_count(len(known))} kernels none is an attention or matrix-product kernel that takes "
+                f"Of {format_items(len(known), 'kernel')} none is an attention or matrix-product kernel that takes "
                 f"{format_share(COUNTS_SHARE)} of the device time and more at an occupancy below "
                 f"{format_share(LOW_OCCUPANCY)}."
             )
@@ -68,6 +68,8 @@ def _is_built_for_tiles(kernel: KernelSummary) -> bool:
 
 
 def _show_resources(kernel: KernelSummary) -> str:
+    if kernel.registers_per_thread is None or kernel.shared_memory_bytes is None:
+        return "the trace does not say its registers and shared memory"
     limited = f", limited by {kernel.occupancy_limiter}" if kernel.occupancy_limiter else ""
     return (
         f"{format_count(kernel.registers_per_thread)} registers a thread and "

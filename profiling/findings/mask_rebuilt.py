@@ -1,14 +1,13 @@
 """Is the mask built again in every call? It depends on the lengths alone, and could be kept."""
 
 from profiling.findings.facts import (
-    NO_OPERATORS,
     SDPA,
     SDPA_MATH,
     TraceFacts,
     build_item_evidence,
 )
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, TraceRule
-from profiling.format import format_count, format_share
+from profiling.format import format_items, format_share
 from profiling.report_schema import Evidence, Report
 from profiling.trace.events import Operator
 
@@ -34,8 +33,12 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
     added = facts.items_under(
         op for op in facts.named("aten::add_") if op.parent is not None and operators[op.parent].name == SDPA_MATH
     )
-    every = len(built) >= calls > 0
-    often = "anew, in each attention call" if every else f"for {facts.per_step(calls, 'attention call')}"
+    # Where no call of attention is among the operators (compiled, or a library's own), the steps stand for the calls.
+    every = len(built) >= (calls or facts.repeats)
+    if every:
+        often = "anew, in each attention call" if calls else "anew"
+    else:
+        often = f"for {facts.per_step(calls, 'attention call')}" if calls else "not in every step"
     explanation = f"{facts.per_step(len(built), 'mask')} built {often}"
     if items:
         time_ns = sum(item.duration_ns for item in items)
@@ -49,7 +52,7 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
     if added:
         explanation += f". Adding it to the scores takes {facts.time_per_step(sum(i.duration_ns for i in added))} more"
     evidence = (
-        build_item_evidence(f"{format_count(len(items))} kernels that build it", items)
+        build_item_evidence(f"{format_items(len(items), 'kernel')} to build it", items)
         if items
         else Evidence(
             text=f"{', '.join(sorted({op.name for op in roots}))}", operators=tuple(op.index for op in roots)
@@ -81,7 +84,7 @@ def _find_mask_steps(facts: TraceFacts, built: list[Operator]) -> list[Operator]
 def _judge_kernels(facts: TraceFacts) -> Outcome:
     """A replayed CUDA graph has kernels but no operators."""
     if not facts.trace.operators and not facts.items:
-        return NotEvaluated(reason=NO_OPERATORS)
+        return NotEvaluated(reason=facts.why_no_operators)
     built = [item for item in facts.items if TRIANGLE_KERNEL in item.name]
     if not built:
         return Clear(explanation="No step builds a triangular mask.")

@@ -2,6 +2,7 @@
 
 from statistics import median
 
+from profiling.findings.facts import NO_DEVICE_ITEMS
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, Rule
 from profiling.format import format_count, format_duration, format_share
 from profiling.report_schema import Evidence, LatencySummary, Report
@@ -59,6 +60,8 @@ def _judge_steps(trace: Trace) -> Outcome:
         if item.step is not None:
             shown[item.step].append(item.index)
             totals[item.step] += item.duration_ns
+    if trace.steps and not trace.device_items:
+        return NotEvaluated(reason=NO_DEVICE_ITEMS)
     if not any(totals) or len(totals) < _FEWEST_STEPS:
         return NotEvaluated(
             reason=(

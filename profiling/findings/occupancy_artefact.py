@@ -1,7 +1,7 @@
 """Is a reported occupancy of 0 % real? The profiler estimates against the default shared memory limit of a block."""
 
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, Rule
-from profiling.format import format_bytes, format_count, format_share
+from profiling.format import format_bytes, format_count, format_items, format_share
 from profiling.report_schema import Evidence, KernelSummary, Report
 from profiling.trace.events import Trace
 
@@ -22,7 +22,7 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
         opted_in = sum(map(_needs_opt_in, reported))
         return Clear(
             explanation=(
-                f"Of {format_count(len(reported))} kernels with a reported occupancy {format_count(opted_in)} take "
+                f"Of {format_items(len(reported), 'kernel')} with a reported occupancy {format_count(opted_in)} take "
                 "more than 48 KiB of shared memory a block, and none of these reads 0 %."
             )
         )
@@ -31,7 +31,7 @@ def _judge(report: Report, trace: Trace | None) -> Outcome:
     return Fired(
         severity="info",
         explanation=(
-            f"{format_count(len(artefacts))} of {format_count(len(reported))} kernels read an occupancy of 0 %, an "
+            f"{format_items(len(artefacts), 'kernel')} of {format_count(len(reported))} with an occupancy of 0 %, an "
             "artefact of the profiler's estimate: "
             f"{first.short_name} can reach {format_share(first.occupancy_recomputed)}{limiter}."
         ),

@@ -1,7 +1,7 @@
 """Does SDPA copy a mask or an input before its fused kernel may read it? Kernels ask for aligned rows."""
 
 from profiling.findings.copies import judge_copies
-from profiling.findings.facts import IN_MATH, IN_SDPA, NO_OPERATORS, SDPA, TraceFacts
+from profiling.findings.facts import IN_A_GRAPH, IN_MATH, IN_SDPA, SDPA, TraceFacts
 from profiling.findings.rule import Clear, NotEvaluated, Outcome, TraceRule
 from profiling.report_schema import Report
 
@@ -21,9 +21,11 @@ REALIGNS = (
 
 def _judge(report: Report, facts: TraceFacts) -> Outcome:
     if not facts.trace.operators:
-        return NotEvaluated(reason=NO_OPERATORS)
+        return NotEvaluated(reason=facts.why_no_operators)
     if not any(True for _ in facts.named(SDPA)):
-        return Clear(explanation="SDPA was not called, so it realigned nothing.")
+        if facts.replays:
+            return NotEvaluated(reason=IN_A_GRAPH)
+        return Clear(explanation=f"{SDPA} was not called, so it realigned nothing.")
     copies = [copy for copy in facts.named(*REALIGNS) if facts.is_in(copy, IN_SDPA) and not facts.is_in(copy, IN_MATH)]
     return judge_copies(
         facts,

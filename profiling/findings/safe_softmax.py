@@ -1,8 +1,8 @@
 """What does the guard against rows that may attend to nothing cost? SDPA's math path looks for them in every call."""
 
-from profiling.findings.facts import NO_OPERATORS, TraceFacts, build_item_evidence
+from profiling.findings.facts import TraceFacts, build_item_evidence
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, TraceRule
-from profiling.format import format_count, format_share
+from profiling.format import format_items, format_share
 from profiling.report_schema import Evidence, Report
 
 SAFE_SOFTMAX = "aten::_safe_softmax"
@@ -14,7 +14,7 @@ LOUD_SHARE = 0.06
 
 def _judge(report: Report, facts: TraceFacts) -> Outcome:
     if not facts.trace.operators and not facts.items:
-        return NotEvaluated(reason=NO_OPERATORS)
+        return NotEvaluated(reason=facts.why_no_operators)
     calls = list(facts.named(SAFE_SOFTMAX))
     if calls:
         inner = [
@@ -50,7 +50,7 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
             f"{facts.per_step(len(guard), 'kernel')} to find rows of -inf and put zeros there, beside the softmax "
             f"itself: {facts.time_per_step(time_ns)}, {format_share(share)} of device time."
         ),
-        evidence=(build_item_evidence(f"{format_count(len(guard))} kernels of the guard", guard),),
+        evidence=(build_item_evidence(f"{format_items(len(guard), 'kernel')} of the guard", guard),),
         advice=_ADVICE,
     )
 

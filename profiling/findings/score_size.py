@@ -16,6 +16,8 @@ _WARP_SOFTMAX = re.compile(r"softmax_warp_forward<[^,]+, ?[^,]+, ?[^,]+, ?(?:\(i
 _BLOCK_SOFTMAX = re.compile(r"cunn_SoftMaxForward")
 _TWO_ROWS_UP_TO = 128
 _BLOCK_SOFTMAX_ABOVE = 1024
+_MOST_ELEMENTS = 2**63 - 1  # that a tensor can count
+_MOST_DIMENSIONS = 64  # of a tensor. Source: PyTorch, c10/util/DimVector.h and TensorIterator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +60,12 @@ def _by_shapes(trace: Trace, kernels: list[KernelSummary], data_type: str | None
 
 
 def _count_elements(shape: object) -> int:
-    if not isinstance(shape, tuple | list) or not all(isinstance(size, int) and size > 0 for size in shape):
+    if not isinstance(shape, tuple | list) or len(shape) > _MOST_DIMENSIONS:
         return 0
-    return prod(size for size in shape if isinstance(size, int))
+    if not all(isinstance(size, int) and size > 0 for size in shape):
+        return 0
+    elements = prod(size for size in shape if isinstance(size, int))
+    return elements if elements <= _MOST_ELEMENTS else 0
 
 
 def _by_launch(kernels: list[KernelSummary]) -> ScoreSize | None:

@@ -16,7 +16,7 @@ _START_UP_CALL = re.compile(
 )
 # torch.compile shows each phase of compiling as an operator named so. Source: torch/_dynamo/utils.py, dynamo_timed.
 _COMPILES = re.compile(r"\(dynamo_timed\)$")
-# The first of a warm run's steps took up to 2.3 times the host time of the later ones on an H200, and up to 1.7 times
+# The first of a warm run's steps took up to 2.5 times the host time of the later ones on an H200, and up to 1.7 times
 # on a CPU (10 times on one that was busy with other work); first calls took 100 times and more.
 START_UP_RATIO = 20.0
 _FEWEST_STEPS = 3
@@ -45,7 +45,8 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
     if calls:
         total_ns = sum(call.duration_ns for call in calls)
         sentences.append(
-            f"{format_count(len(calls))} calls load code or take memory from the driver: {format_duration(total_ns)}."
+            f"Calls that load code or take memory from the driver: {format_count(len(calls))}, "
+            f"{format_duration(total_ns)}."
         )
         evidence += _show_calls(calls)
     if slow:

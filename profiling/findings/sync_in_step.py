@@ -42,8 +42,8 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
     return Fired(
         severity="warning",
         explanation=(
-            f"{facts.per_step(len(inside), 'wait of the host', 'waits of the host')} for the device, between launches: "
-            f"{facts.time_per_step(time_ns)} in which nothing is launched."
+            f"{facts.per_step(len(inside), 'wait of the host', 'waits of the host')} for the device, between its "
+            f"launches or in its label: {facts.time_per_step(time_ns)} in which nothing is launched."
         ),
         evidence=tuple(
             Evidence(

@@ -6,8 +6,8 @@ from profiling.format import format_count, format_duration, format_share
 from profiling.report_schema import Report
 from profiling.trace.events import DeviceItem
 
-# A launch takes the host 6 to 17 µs under the profiler on an H200's host and 2 to 5 without: a kernel of less than 5
-# costs more to launch than to run.
+# A launch takes the host 3 to 21 µs under the profiler on an H200's host and 2 to 5 without: a kernel of less than 5
+# costs about as much to launch as to run, or more.
 TINY_NS = 5_000
 # Two in a row are every memset before its kernel.
 SHORTEST_RUN = 3

@@ -2,9 +2,9 @@
 
 from profiling.findings.facts import NO_DEVICE_ITEMS, NO_STEPS, TraceFacts, build_item_evidence
 from profiling.findings.rule import Clear, Fired, NotEvaluated, Outcome, TraceRule
-from profiling.format import format_count, format_duration
+from profiling.format import format_count, format_duration, format_items
 from profiling.report_schema import Report
-from profiling.trace.events import DeviceItem
+from profiling.trace.health import split_outsiders
 
 
 def _judge(report: Report, facts: TraceFacts) -> Outcome:
@@ -12,36 +12,21 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
         return NotEvaluated(reason=NO_DEVICE_ITEMS)
     if not facts.trace.steps:
         return NotEvaluated(reason=NO_STEPS)
-    leaked = find_leaked(facts)
+    leaked, _ = split_outsiders(facts.trace)
     if not leaked:
         return Clear(explanation="No work from before the first step runs inside the steps.")
     time_ns = sum(item.duration_ns for item in leaked)
     return Fired(
         severity="warning",
         explanation=(
-            f"{format_count(len(leaked))} device items ({format_duration(time_ns)}) run inside the steps' window but "
-            f"were launched before it; the numbers here leave them out, yet they kept the device busy: "
+            f"Launched before the steps' window but run inside it: {format_items(len(leaked), 'device item')} "
+            f"({format_duration(time_ns)}). The numbers here leave that out, yet it kept the device busy: "
             f"{format_count(len(facts.items) + len(leaked))} items in the window, {format_count(len(facts.items))} "
             "launched in its steps."
         ),
-        evidence=(build_item_evidence(f"{format_count(len(leaked))} items of the warm-up", leaked),),
+        evidence=(build_item_evidence(f"{format_items(len(leaked), 'item')} of the warm-up", leaked),),
         advice="Synchronise before profiler.step(), at least before the first recorded step, and record again.",
     )
-
-
-def find_leaked(facts: TraceFacts) -> list[DeviceItem]:
-    """Items of no step that run before their stream's first counted item, as the trace's health counts them."""
-    steps = facts.trace.steps
-    begin, end = steps[0].start_ns, max(step.end_ns for step in steps)
-    started: set[tuple[int | None, int | None]] = set()
-    leaked = []
-    for item in facts.trace.device_items:
-        stream = (item.device, item.stream)
-        if item.step is not None:
-            started.add(stream)
-        elif stream not in started and item.start_ns < end and (item.launch is None or item.end_ns > begin):
-            leaked.append(item)
-    return leaked
 
 
 RULE = TraceRule(

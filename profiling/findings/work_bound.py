@@ -5,9 +5,9 @@ from profiling.format import format_bytes, format_count, format_quantity, format
 from profiling.report_schema import Evidence, Report
 from profiling.trace.events import Trace
 
-# On an H200 the fused kernels reach 10 to 30 % of the ceiling at the tutorial's shape and 55 to 65 % at long ones;
-# composed ones 0.6 to 2 %, since they move bytes that the count leaves out.
-FAR_FROM_CEILING = 0.05
+# On an H200 the fused kernels reach 9.7 to 30 % of the ceiling at the tutorial's shape and 55 to 65 % at long ones;
+# composed ones 0.7 to 5.3 % (compiled), since they move bytes that the count leaves out.
+FAR_FROM_CEILING = 0.075
 
 
 def _judge(report: Report, trace: Trace | None) -> Outcome:

@@ -118,7 +118,12 @@ OTHER_ATTENTION = PatternGroup(
             "AttnScope paged decode",
             "Adds up the parts of a split decode through a block table",
         ),
-        entry(r"^paged_decode_kernel", "attention_forward", "AttnScope paged decode", "Decodes through a block table"),
+        entry(
+            r"^paged_decode_kernel",
+            "attention_forward",
+            "AttnScope paged decode",
+            "Fused attention decode through a block table",
+        ),
         # NVIDIA/cutlass examples/77_blackwell_fmha: tcgen05 only.
         entry(
             r"cutlass::fmha::\w*::?(?P<arch>Sm\d+)FmhaFwd",

@@ -8,11 +8,16 @@ import msgspec
 from profiling.trace.document import LARGEST_INTEGER, NOT_WRITTEN, SMALLEST_INTEGER, EventArgs
 from profiling.trace.events import Annotation, DeviceItem, DeviceProperties, Operator, RuntimeCall
 from profiling.trace.parse import ParsedTrace, TimedEvents
+from profiling.trace.problems import ProblemLog
 
 Thread = int | str
 
 _NO_ARGS = EventArgs()
 _SHAPES_DEPTH = 3  # inputs, tensors of a list input, sizes
+# Bytes of different shapes that are read; empty lists take twenty times their text in memory. Ten thousand calls that
+# are all of another shape have 1 MB.
+_MOST_SHAPES_BYTES = 16 * 2**20
+_MOST_DEVICES = 1024  # no host has as many, and each launch shape looks for its own
 
 
 def name_threads(parsed: ParsedTrace) -> Callable[[TimedEvents], list[Thread]]:
@@ -50,10 +55,11 @@ def build_operators(
     parents: Sequence[int | None],
     depths: Sequence[int],
     steps: Sequence[int | None],
+    log: ProblemLog,
 ) -> tuple[Operator, ...]:
     one = _share_equal()
     names = [event.name or "" for event in timed.events]
-    dims = _read_shapes([event.args or _NO_ARGS for event in timed.events])
+    dims = _read_shapes([event.args or _NO_ARGS for event in timed.events], log)
     return tuple(
         [
             Operator(
@@ -159,7 +165,7 @@ def build_devices(raw: object) -> tuple[DeviceProperties, ...]:
     if not isinstance(raw, list):
         return ()
     devices = []
-    for entry in raw:
+    for entry in raw[:_MOST_DEVICES]:
         if not isinstance(entry, dict):
             continue
         major, minor = _integer(entry.get("computeMajor")), _integer(entry.get("computeMinor"))
@@ -187,9 +193,10 @@ def _share_equal() -> Callable[[str, str], str]:
     return known.setdefault
 
 
-def _read_shapes(arguments: Sequence[EventArgs]) -> list[tuple[object, ...] | None]:
+def _read_shapes(arguments: Sequence[EventArgs], log: ProblemLog) -> list[tuple[object, ...] | None]:
     """Each operator's input dimensions as nested tuples, decoded once for each text that they have."""
     known: dict[bytes, tuple[object, ...] | None] = {b"": None}
+    room = _MOST_SHAPES_BYTES
     found: list[tuple[object, ...] | None] = []
     for args in arguments:
         if args.input_dims is NOT_WRITTEN and args.older_input_dims is NOT_WRITTEN:
@@ -197,7 +204,15 @@ def _read_shapes(arguments: Sequence[EventArgs]) -> list[tuple[object, ...] | No
             continue
         written = bytes(args.input_dims) or bytes(args.older_input_dims)
         if written not in known:
-            known[written] = _nest_tuples(msgspec.json.decode(written), _SHAPES_DEPTH)
+            room -= len(written)
+            try:
+                known[written] = _nest_tuples(msgspec.json.decode(written), _SHAPES_DEPTH) if room >= 0 else None
+                fault = "" if room >= 0 else "beyond the limit"
+            except (msgspec.MsgspecError, RecursionError) as error:
+                # Valid JSON all the same: a number that nothing holds, or lists a thousand deep.
+                known[written], fault = None, str(error)
+            if fault:
+                log.add("unexpected value", f"Input Dims is {ascii(written[:40])[1:]}: {fault}; read as not recorded")
         found.append(known[written])
     return found
 

@@ -12,11 +12,18 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
+from profiling.trace.problems import TooLarge
+
 NOT_WRITTEN = Raw(b"")
 
 # What other readers of a trace can hold, too: a longer number is damage.
 SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
 Integer = Annotated[int, Meta(ge=SMALLEST_INTEGER, le=LARGEST_INTEGER)]
+# Characters. Templates of kernels take some thousands; a page shows a name a dozen times.
+LONGEST_NAME = 32_768
+Name = Annotated[str, Meta(max_length=LONGEST_NAME)]
+# On either side of the events; eight devices and a process group take 10,000 characters.
+LONGEST_HEAD = 4 * 2**20
 Triple = tuple[Integer, Integer, Integer]
 
 
@@ -40,8 +47,8 @@ class Event(Struct, gc=False):
     """One entry of ``traceEvents``; times as they are written."""
 
     ph: str | None = None
-    cat: str | None = None
-    name: str | None = None
+    cat: Name | None = None
+    name: Name | None = None
     pid: Integer | str | None = None
     tid: Integer | str | None = None
     ts: Raw = NOT_WRITTEN
@@ -82,6 +89,7 @@ def decode_document(text: bytes) -> Document:
     Raises:
         UnusualText: not JSON through and through, or with a value of an unexpected type.
         NoEvents: JSON without trace events.
+        TooLarge: with more than ``LONGEST_HEAD`` besides them.
     """
     # msgspec checks all that it passes over but this.
     if not (text.isascii() or _is_utf8(text)):
@@ -96,6 +104,8 @@ def decode_document(text: bytes) -> Document:
         written = values.pop("traceEvents", NOT_WRITTEN)
         if bytes(memoryview(written)[:1]) != b"[":
             raise NoEvents
+        if len(text) - len(memoryview(written)) > LONGEST_HEAD:
+            raise TooLarge(f"The trace has more than {LONGEST_HEAD // 2**20} MiB besides its events; export it again.")
         try:
             head = {key: msgspec.json.decode(value) for key, value in values.items()}
         except (msgspec.MsgspecError, RecursionError) as error:

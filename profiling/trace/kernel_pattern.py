@@ -9,8 +9,10 @@ from profiling.report_schema import KernelRole
 # For a pattern whose name holds type words that are not the tensors' data type: none of them is read.
 NO_TYPES: Mapping[str, str] = {}
 
-FORWARD_ON_TENSOR_CORES = "Fused attention forward on tensor cores"
-BACKWARD_ON_TENSOR_CORES = "Fused attention backward on tensor cores"
+# So begins what is said of a kernel that does attention whole, and of none that prepares or ends it.
+FUSED_ATTENTION = "Fused attention"
+FORWARD_ON_TENSOR_CORES = f"{FUSED_ATTENTION} forward on tensor cores"
+BACKWARD_ON_TENSOR_CORES = f"{FUSED_ATTENTION} backward on tensor cores"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

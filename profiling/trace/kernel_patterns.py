@@ -4,7 +4,7 @@ from profiling.trace.aten_kernels import ATEN, BY_WORDS, RUNTIMES, SOFTMAX
 from profiling.trace.attention_kernels import CUDNN, EFFICIENT, OTHER_ATTENTION
 from profiling.trace.flash_kernels import FLASH
 from profiling.trace.gemm_kernels import CONVOLUTION, GEMM
-from profiling.trace.kernel_pattern import KernelPattern, PatternGroup
+from profiling.trace.kernel_pattern import PatternGroup
 
 GROUPS: tuple[PatternGroup, ...] = (
     CUDNN,
@@ -18,4 +18,3 @@ GROUPS: tuple[PatternGroup, ...] = (
     RUNTIMES,
     BY_WORDS,
 )
-PATTERNS: tuple[KernelPattern, ...] = tuple(pattern for group in GROUPS for pattern in group.patterns)

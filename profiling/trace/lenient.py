@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from profiling.trace.document import (
     LARGEST_INTEGER,
+    LONGEST_NAME,
     NOT_WRITTEN,
     SMALLEST_INTEGER,
     Event,
@@ -74,6 +75,9 @@ class EventReader:
 
     def _text(self, values: dict[str, Any], key: str) -> str | None:
         value = values.get(key)
+        if type(value) is str and len(value) > LONGEST_NAME:
+            self._log.add("over-long name", f"{key} has {len(value)} characters; cut after {LONGEST_NAME}")
+            return value[:LONGEST_NAME]
         if value is None or type(value) is str:
             return value
         self._log.add("unexpected value", f"{key} is {_show(value)}, no text")

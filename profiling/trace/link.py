@@ -46,7 +46,7 @@ def link_trace(parsed: ParsedTrace, label: str, log: ProblemLog) -> Trace:
         device_items=build_device_items(parsed, launches, launch_of),
         launches=launches,
         operators=build_operators(
-            parsed.operators, origin, threads, parents, depths, _find_steps(parsed.operators, origin, steps)
+            parsed.operators, origin, threads, parents, depths, _find_steps(parsed.operators, origin, steps), log
         ),
         annotations=annotations,
         steps=steps,

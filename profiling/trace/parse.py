@@ -14,7 +14,7 @@ from operator import lt
 from typing import Any, Literal
 
 from profiling.trace.document import NOT_WRITTEN, Document, Event, NoEvents, UnusualText, decode_document
-from profiling.trace.problems import InvalidTrace, ProblemLog
+from profiling.trace.problems import InvalidTrace, ProblemLog, TooLarge
 from profiling.trace.repair import expand, recover_document
 from profiling.trace.times import read_time, read_times
 
@@ -47,6 +47,9 @@ _CATEGORIES: dict[str, EventKind] = {
 }
 # Source: torch/autograd/profiler.py, class record_function, as the profiler names Python functions.
 _ENTERS_LABEL = re.compile(r"torch/autograd/profiler\.py\(\d+\): __enter__$")
+# Braces, of which an event has one or two. An empty event takes 3 bytes of the file and 90 of memory, so that the size
+# of the file bounds nothing; the profiler writes some 80 bytes a brace, 3.4 million of them at that limit.
+MOST_OBJECTS = 5_000_000
 # A clock that starts at zero gives small numbers; beside times of more than a second (in ns) a zero is a missing time.
 _MISSING_TIME_GAP_NS = 1_000_000_000
 
@@ -109,9 +112,10 @@ def _read_document(text: bytes, log: ProblemLog) -> Document:
     start = text.removeprefix(b"\xef\xbb\xbf").lstrip()
     if start[:1] not in (b"{", b"["):
         shown = start[:20].decode("utf-8", "replace")
-        raise InvalidTrace(
-            f"Not a profiler trace: the file starts with {shown!r}; give the .json or .json.gz of torch.profiler."
-        )
+        what = f"starts with {shown!r}" if shown else "is empty"
+        raise InvalidTrace(f"Not a profiler trace: the file {what}; give the .json or .json.gz of torch.profiler.")
+    if (objects := start.count(b"{")) > MOST_OBJECTS:
+        raise TooLarge(f"The trace has {objects:,} JSON objects and {MOST_OBJECTS:,} are allowed; record fewer steps.")
     try:
         return decode_document(start)
     except NoEvents:

@@ -2,7 +2,12 @@
 
 from profiling.trace.events import Problem
 
-# Repairs after which every time and count is still as the profiler wrote it.
+EMPTY = "no events"
+# Slices of one stream that share time: more than a tick of the device's clock, and at most one.
+OVERLAP = "overlap on one stream"
+TICK_OVERLAP = "overlap of one clock tick"
+
+# Repairs and remarks after which every time and count is still as the profiler wrote it.
 HARMLESS_REPAIRS = frozenset(
     {
         "control characters",
@@ -11,16 +16,22 @@ HARMLESS_REPAIRS = frozenset(
         "not a number",
         "unescaped quote",
         "over-long integer",
+        "over-long name",
         "unexpected value",
         "unreadable head",
         "missing end",
         "profiler buffer work",
+        TICK_OVERLAP,
     }
 )
 
 
 class InvalidTrace(ValueError):
     """The bytes are not a trace; the message is one line for the person who brought them."""
+
+
+class TooLarge(InvalidTrace):
+    """More than a reader of any kind takes; nothing of it is tried a second time."""
 
 
 class ProblemLog:

@@ -12,9 +12,9 @@ from bisect import bisect_left
 from itertools import pairwise
 from typing import Any
 
-from profiling.trace.document import Document, Event
+from profiling.trace.document import LONGEST_HEAD, Document, Event
 from profiling.trace.lenient import LENIENT, EventReader
-from profiling.trace.problems import HARMLESS_REPAIRS, InvalidTrace, ProblemLog
+from profiling.trace.problems import HARMLESS_REPAIRS, InvalidTrace, ProblemLog, TooLarge
 from profiling.trace.quotes import find_bare_quotes
 
 __all__ = ["HARMLESS_REPAIRS", "MAX_EXPANDED_BYTES", "InvalidTrace", "ProblemLog", "expand", "recover_document"]
@@ -23,6 +23,8 @@ __all__ = ["HARMLESS_REPAIRS", "MAX_EXPANDED_BYTES", "InvalidTrace", "ProblemLog
 # beyond Latin (measured on 42 MB): 1.8 GB at this limit, which a web process can still bear. Three steps of one
 # attention call are under 1 MB. A gzip of zeros expands a thousandfold, so the limit is checked while decompressing.
 MAX_EXPANDED_BYTES = 256 * 2**20
+# Of one gzip file: each costs some microseconds, and may be empty. Blocked gzip has one for 64 KiB of text.
+_MOST_MEMBERS = 65_536
 _GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 64 * 1024
 
@@ -38,6 +40,7 @@ _TRAILING_COMMA = re.compile(r",(\s*[}\]])")
 _STRICT = json.JSONDecoder()
 _UNREADABLE = (ValueError, RecursionError)  # also lists a thousand deep
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f]")
+_LONGEST_REPAIR = 16 * 1024  # characters of a damaged event that are looked at
 _WINDOW_LENGTH = 4096  # characters; an event of the profiler has a few hundred
 _LONGEST_CUT_WORD = len("-Infinity")  # an error this close to a window's end may come of a word that the window cuts
 # A few come of a log line between events; with this many the text is no trace, and each costs a search of its own.
@@ -52,14 +55,16 @@ def expand(data: bytes, log: ProblemLog) -> bytes:
     """The file's text: as it is, or decompressed when it starts with gzip's magic bytes.
 
     Raises:
-        InvalidTrace: damaged from its start, or larger than ``MAX_EXPANDED_BYTES``.
+        InvalidTrace: damaged from its start.
+        TooLarge: larger than ``MAX_EXPANDED_BYTES``.
     """
     if not data.startswith(_GZIP_MAGIC):
         if len(data) > MAX_EXPANDED_BYTES:
-            raise InvalidTrace(_too_large())
+            raise TooLarge(_too_large())
         return data
     parts: list[bytes] = []
     total = 0
+    members = 1
     inflater = zlib.decompressobj(wbits=31)
     position = 0
     pending = b""
@@ -77,13 +82,16 @@ def expand(data: bytes, log: ProblemLog) -> bytes:
         parts.append(part)
         total += len(part)
         if total > MAX_EXPANDED_BYTES:
-            raise InvalidTrace(_too_large())
+            raise TooLarge(_too_large())
         pending = inflater.unconsumed_tail
         if inflater.eof:
             pending = inflater.unused_data
             if not pending and position >= len(data):
                 return b"".join(parts)
             inflater = zlib.decompressobj(wbits=31)  # a gzip file may hold several members
+            members += 1
+            if members > _MOST_MEMBERS:
+                raise TooLarge(f"The file has more than {_MOST_MEMBERS} gzip members; export the trace again.")
     log.add("cut-off file", f"the gzip stream ends early; {total} bytes could be read")
     return b"".join(parts)
 
@@ -111,7 +119,9 @@ def recover_document(data: bytes, log: ProblemLog) -> Document:
     log.add("not a number", "nan or inf where JSON has no such value; read as not recorded", count)
     if text.startswith("["):
         recovery = _Recovery(text, log)
-        recovery.read_events(1)
+        end = recovery.read_events(1)
+        if end is not None:
+            _note_rest(text, end, log)
         return Document(head={}, events=recovery.events, listed=recovery.listed)
     key = _EVENTS_KEY.search(text)
     if key is None:
@@ -127,11 +137,21 @@ def recover_document(data: bytes, log: ProblemLog) -> Document:
 
 def _recover_object(text: str, fault: str, log: ProblemLog) -> dict[str, Any]:
     try:
-        value, _ = LENIENT.raw_decode(_TRAILING_COMMA.sub(r"\1", text))
+        if len(text) > LONGEST_HEAD:
+            raise ValueError(f"{len(text)} characters, more than {LONGEST_HEAD}")
+        text = _TRAILING_COMMA.sub(r"\1", text)
+        value, end = LENIENT.raw_decode(text)
     except _UNREADABLE as error:
         log.add(fault, f"{error}; facts of the device or of versions may be missing")
         return {}
+    _note_rest(text, end, log)
     return value if isinstance(value, dict) else {}
+
+
+def _note_rest(text: str, end: int, log: ProblemLog) -> None:
+    """Counts what follows the trace, as a second one does: events may be left out. Zeros only fill up a block."""
+    rest = text[end : end + LONGEST_HEAD].strip("\0 \t\r\n")
+    log.add("text after the end", ascii(rest[:120]), int(bool(rest)))
 
 
 class _Recovery:
@@ -145,7 +165,9 @@ class _Recovery:
         self._log = log
         self._reader = EventReader(log)
         self._unreadable = 0
+        self._strange = 0
         self._vain = 0
+        self._next = -1  # where the first event behind the last damaged one begins
 
     def read_events(self, position: int) -> int | None:
         """Reads every readable event from ``position`` on; where the list ended, None when the text ended first."""
@@ -163,21 +185,31 @@ class _Recovery:
             try:
                 value, position = self._decode(start)
             except _UNREADABLE as error:
-                following = _EVENT_START.search(self._text, start + 1)
+                following = self._find_next(start + 1)
                 if following is None and _ends_too_soon(error, self._length - start):
                     self._log.add("cut-off file", f"ends inside an event; {len(self.events)} events were read")
                     return None
-                position = self._read_damaged(start, following.start() if following else self._length, error)
+                position = self._read_damaged(start, self._length if following is None else following, error)
             else:
                 self._note_control_characters(start, position)
                 self._add(value)
+
+    def _find_next(self, position: int) -> int | None:
+        """Where the next event begins, from ``position`` on. Positions only grow, so that no text is searched twice."""
+        if self._next < position:
+            found = _EVENT_START.search(self._text, position)
+            self._next = len(self._text) if found is None else found.start()
+        return self._next if self._next < len(self._text) else None
 
     def _add(self, value: object) -> None:
         self.listed += 1
         if isinstance(value, dict):
             self.events.append(self._reader.read(value))
-        else:
-            self._log.add("not an event", ascii(value)[:120])
+            return
+        self._log.add("not an event", ascii(value)[:120])
+        self._strange += 1
+        if self._strange > MOST_UNREADABLE_EVENTS:
+            raise InvalidTrace(f"More than {MOST_UNREADABLE_EVENTS} entries of the list are no events; choose another.")
 
     def _read_damaged(self, start: int, stop: int, error: Exception) -> int:
         """Adds the entry between ``start`` and ``stop`` if it can be repaired, else counts it; where to go on."""
@@ -232,7 +264,7 @@ class _Recovery:
 
     def _repair(self, start: int, stop: int) -> tuple[Any, int] | None:
         """The damaged entry between ``start`` and ``stop`` and where it ends, when there is one way to read it."""
-        piece = self._text[start:stop]
+        piece = self._text[start : min(stop, start + _LONGEST_REPAIR)]
         commas = [match.start() for match in _TRAILING_COMMA.finditer(piece)]
         for kind, places, repair in (
             ("trailing comma", commas, ""),

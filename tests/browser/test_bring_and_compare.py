@@ -8,6 +8,7 @@ import pytest
 
 from profiling.recording import write_recording
 from tests.conftest import TRACES, build_sample
+from tests.unit.trace_builder import annotation, operator, write
 
 expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
 
@@ -66,6 +67,33 @@ def test_trace_opens_and_each_tab_says_what_the_file_lacks(serve_state, visit, t
     visitor.open_tab("kernels")
     expect(page.locator("#panel-kernels tr[data-items]")).not_to_have_count(0)
     expect(page.locator("#tab-kernels .panel-note")).to_have_count(0)
+
+
+def test_label_named_after_opening_marks_the_calls_of_the_open_file(serve_state, visit, tmp_path: Path) -> None:
+    path = tmp_path / "block.json"
+    path.write_bytes(write([annotation("ProfilerStep#1", 0, 100), annotation("block", 5, 80), operator("mm", 10, 5)]))
+    visitor = visit(serve_state("recorded"))
+    page = visitor.page
+    give(page, OPEN, path)
+    note = page.locator("#tab-summary .panel-note")
+    expect(note).to_contain_text(
+        "No label 'attn_fwd' recorded, so nothing marks each call. This file's labels: 'block'"
+    )
+    field = page.locator("#open-label").locator("input, textarea")
+    field.fill("block")
+    field.press("Enter")
+    expect(page.locator("#panel-summary")).to_contain_text("the call in each is labelled block")
+    expect(note).not_to_contain_text("No label")
+    expect(page.locator("#origin")).to_contain_text("opened from block.json")
+
+
+def test_evidence_brings_the_timeline_into_view(serve_state, visit) -> None:
+    visitor = visit(serve_state("recorded"))
+    page = visitor.page
+    give(page, OPEN, TRACES / "math.json.gz")
+    expect(page.locator("#origin")).to_contain_text("opened from math.json.gz")
+    page.get_by_role("button", name="show on timeline").first.click()
+    expect(page.locator("#tab-timeline .tl-chart")).to_be_in_viewport()
 
 
 def test_recording_restores_the_whole_report(serve_state, visit, tmp_path: Path) -> None:

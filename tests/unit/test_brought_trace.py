@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from profiling.answers import CPU_WORK, KERNEL
 from profiling.cli import main
 from profiling.export.report_markdown import write_report_markdown
 from profiling.lacking import find_lacks
@@ -23,7 +24,7 @@ from ui.components.trace_note import NEEDS, TAINTED_PANELS, render_banner, rende
 from ui.gallery import GalleryEntry
 from ui.kept_runs import KeptRuns
 from ui.opened_file import UnopenedFile, open_file
-from ui.panels import PANELS, compare_traces, operators
+from ui.panels import PANELS, compare_traces, kernels, operators
 from ui.view import Origin, RunView
 
 
@@ -60,6 +61,44 @@ def test_what_is_there_is_not_said_to_lack() -> None:
     assert find_lacks(analyze_recording(build_sample("naive"))) == ()
 
 
+def test_a_label_that_the_file_lacks_is_named_beside_the_ones_it_has() -> None:
+    events = [annotation("ProfilerStep#1", 0, 100), annotation("block", 5, 80), operator("aten::mm", 10, 5)]
+    for label, told in (("attn_fwd", True), ("nosuch", True), ("block", False)):
+        said = {lack.topic: lack.sentence for lack in find_lacks(analyze_trace(write(events), label=label))}
+        assert ("label" in said) == told
+        if told:
+            assert said["label"] == (
+                f"No label {label!r} recorded, so nothing marks each call. "
+                "This file's labels: 'block'. Give the one around each call as the label."
+            )
+    assert "label 'attn_fwd'" in words_of(render_panel_note(view_of(analyze_trace(write(events))), "timeline"))
+
+
+def test_a_trace_without_device_items_does_not_prove_that_it_ran_on_the_cpu() -> None:
+    # A GPU's run under activities=[ProfilerActivity.CPU]: neither launches nor device items.
+    analysis = analyze_trace(write([annotation("ProfilerStep#1", 0, 100), operator("aten::mm", 10, 5)]))
+    report = analysis.report
+    answers = {answer.question: answer.answer for answer in report.answers}
+    verdict = next(verdict for verdict in report.verdicts if verdict.rule == "device_activity")
+    assert answers[KERNEL] == (
+        "Not known: the trace holds no kernel; this ran on the CPU, or the GPU's activity was not recorded."
+    )
+    assert answers[CPU_WORK].startswith("Not known")
+    assert "or the GPU's activity was not recorded" in verdict.explanation
+    assert "ProfilerActivity.CUDA" in verdict.advice
+    assert "or the GPU's activity was not recorded" in words_of(kernels.render(view_of(analysis)))
+
+
+def test_a_trace_of_copies_alone_is_not_called_one_of_the_cpu() -> None:
+    events = [
+        annotation("ProfilerStep#1", 0, 100),
+        launch(1, 10),
+        device_item(1, 20, 5, name="Memcpy HtoD", cat="gpu_memcpy"),
+    ]
+    answers = {answer.question: answer.answer for answer in analyze_trace(write(events)).report.answers}
+    assert answers[KERNEL] == "None: the trace holds no kernel, only memory copies and sets."
+
+
 def test_every_panel_shows_a_trace_or_says_what_is_missing() -> None:
     view = view_of(analyze_trace((TRACES / "naive.json.gz").read_bytes()))
     filled = {"summary", "kernels", "operators", "timeline", "downloads", "compare_traces"}
@@ -67,6 +106,16 @@ def test_every_panel_shows_a_trace_or_says_what_is_missing() -> None:
         note = render_panel_note(view, panel.slug)
         assert bool(note) == (panel.slug not in filled or panel.slug == "operators"), panel.slug
     assert set(NEEDS) | {"downloads", "compare_traces"} == {panel.slug for panel in PANELS}
+
+
+def test_operators_without_device_items_have_no_columns_of_the_device() -> None:
+    bare = words_of(operators.render(view_of(analyze_trace(write([operator("aten::mm", 0, 10)])))))
+    assert "self device time" not in bare
+    assert "Device times are not recorded: the trace holds no device item." in bare
+    assert "in the strip above" not in bare
+    whole = words_of(operators.render(view_of(analyze_trace((TRACES / "naive.json.gz").read_bytes()))))
+    assert "self device time" in whole
+    assert "Device times are not recorded" not in whole
 
 
 def test_command_lists_what_the_file_lacks(capsys: pytest.CaptureFixture[str]) -> None:

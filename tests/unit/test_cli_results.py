@@ -180,7 +180,7 @@ def test_analyze_reads_a_trace_without_any_machine(name: str, capsys: pytest.Cap
     path = TRACES / f"{name}.json.gz"
     assert main(["analyze", str(path)], record=no_machine) == 0
     out = capsys.readouterr().out
-    for words in ("trace health", "KERNEL", "OPERATOR", "FINDINGS", "machine not recorded"):
+    for words in ("trace health", "KERNEL", "OPERATOR", "FINDINGS", "NVIDIA H200, as the trace names it"):
         assert words in out
     assert "peak memory" not in out
     assert main(["analyze", str(path), "--json", "-"], record=no_machine) == 0

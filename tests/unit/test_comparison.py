@@ -318,6 +318,20 @@ def test_clocks_of_different_methods_are_not_compared() -> None:
     assert (clock.change, clock.difference_ns, clock.reason) == (None, None, "taken by different methods")
 
 
+def test_device_clocks_of_one_method_compare_whatever_number_of_calls_a_replay_holds() -> None:
+    one, two = (build_latency_with(f"CUDA graph replay, {calls} calls a replay, CUDA events") for calls in (1, 2))
+    row = build_latency_with("2 calls in a row, each a replay of the backend's own CUDA graph, CUDA events")
+    assert compare(one, two).clocks[0].difference_ns == 0
+    assert compare(one, row).clocks[0].reason == "taken by different methods"
+
+
+def build_latency_with(method: str) -> Analysis:
+    recording = build_sample("flash")
+    assert recording.latency.device is not None
+    device = replace(recording.latency.device, method=method)
+    return analyze_recording(replace(recording, latency=replace(recording.latency, device=device)))
+
+
 def test_suspect_trace_warns_above_the_numbers() -> None:
     events = [
         event for event in two_steps() if event.get("args", {}).get("correlation") != 4 or event["cat"] != "kernel"

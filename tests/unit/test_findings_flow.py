@@ -167,7 +167,9 @@ def test_wait_at_the_steps_edge_is_clear(name: str) -> None:
 
 def test_wait_in_the_label_fires_also_after_the_last_launch() -> None:
     events = [*steps(1, 1000, (10, 20, 30)), tb.annotation("attn_fwd", 5, 400), call("cudaDeviceSynchronize", 100, 50)]
-    assert verdict_in(events, "sync_in_step").status == "fired"
+    verdict = verdict_in(events, "sync_in_step")
+    assert verdict.status == "fired"
+    assert "between its launches or in its label: 50.0\u2009µs a step" in verdict.explanation
 
 
 def test_asynchronous_copy_is_no_wait() -> None:
@@ -293,6 +295,7 @@ def test_noise_of_a_bare_trace_is_that_between_its_steps() -> None:
 
 def test_noise_needs_repetitions_of_one_step() -> None:
     assert "schedule(active=3)" in verdict_in(steps(2, 1000, (10, 20, 100)), "noise").explanation
+    assert "ProfilerActivity.CUDA" in verdict_in(bare("cpu_naive"), "noise").explanation
     unlike = [*steps(3, 1000, (10, 20, 100)), tb.launch(99, 50), tb.device_item(99, 300, 5)]
     assert "not repetitions" in verdict_in(unlike, "noise").explanation
 
@@ -342,6 +345,14 @@ def test_bound_by_counted_work(sample_recording: SampleRecording) -> None:
     assert "177\u2009TFLOP/s and" in fused.explanation
     assert "not counted" not in fused.explanation
     assert "not counted" in naive.explanation
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.removesuffix(".recording.json.gz"))
+def test_what_writes_the_score_matrix_is_far_from_the_ceiling_and_fused_kernels_are_not(path: Path) -> None:
+    report = analyze_recording(parse_recording(path.read_bytes())).report
+    verdicts = {verdict.rule: verdict for verdict in report.verdicts}
+    composed = verdicts["score_matrix"].status == "fired"
+    assert ("not counted" in verdicts["work_bound"].explanation) == composed
 
 
 def test_bound_needs_shapes_a_device_clock_and_known_peaks(sample_recording: SampleRecording) -> None:

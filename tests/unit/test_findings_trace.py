@@ -104,6 +104,45 @@ def test_replayed_graphs_are_named(name: str) -> None:
     assert verdict.evidence[0].items
 
 
+def test_copies_of_a_graphs_inputs_are_told_with_their_size_and_are_no_hidden_copy() -> None:
+    recording = recorded("compiled_naive_cudagraph")
+    verdict = verdict_of(recording, "cuda_graph")
+    # Query, key and value of 16 MiB, and the mask of 1 MiB.
+    assert "brought to where the graph reads them by 4 copies a step, 49\u2009MiB in all: 28.9" in verdict.explanation
+    assert "28.9\u2009µs a step, 8.1\u2009% of device time" in verdict.explanation
+    assert "mark_static_address" in verdict.advice
+    assert len(verdict.evidence[1].items) == 12
+    assert "masked_fill" not in verdict_of(recording, "hidden_copy").explanation
+    assert "brought" not in verdict_of(recorded("sdpa_cudagraph"), "cuda_graph").explanation
+
+
+@pytest.mark.parametrize(("path", "shown"), [
+    (("aten::copy_",), True),
+    (("my_region", "aten::_foreach_copy_", "aten::copy_"), True),
+    (("aten::clone", "aten::copy_"), False),
+])  # fmt: skip
+@pytest.mark.parametrize("before_the_graph", [True, False])
+def test_only_copies_ahead_of_the_graph_into_what_is_there_bring_its_inputs(
+    path: tuple[str, ...], shown: bool, before_the_graph: bool
+) -> None:
+    replay_us = 30 if before_the_graph else 1
+    events = [tb.operator(name, 5 + depth, 20 - 2 * depth) for depth, name in enumerate(path)]
+    events += [tb.launch(1, 10, 1), tb.device_item(1, 40, 5, "Memcpy DtoD (Device -> Device)", cat="gpu_memcpy")]
+    events += [tb.launch(2, replay_us, 2, name="cudaGraphLaunch"), tb.device_item(2, 50, 20)]
+    told = (
+        "brought to where the graph reads them by 1 copy in the trace" in verdict_in(events, "cuda_graph").explanation
+    )
+    assert told == (shown and before_the_graph)
+
+
+@pytest.mark.parametrize("rule", ["in_place_training", "hidden_copy", "cast_copies", "layout_copies", "realign_copies"])
+def test_a_replayed_graph_is_not_told_to_record_operators(rule: str) -> None:
+    verdict = verdict_of(recorded("sdpa_cudagraph"), rule)
+    assert verdict.status == "not_evaluated"
+    assert "CUDA graph" in verdict.explanation
+    assert "ProfilerActivity.CPU" not in verdict.explanation
+
+
 @pytest.mark.parametrize("name", H200_TRACES)
 def test_eager_launches_are_no_graph(name: str) -> None:
     assert verdict_in(bare(name), "cuda_graph").status == "clear"
@@ -133,6 +172,17 @@ def test_composed_attention_is_not_fused(name: str) -> None:
     assert verdict_in(bare(name), "fused_kernels").status == "clear"
 
 
+def test_what_prepares_or_ends_a_backward_fuses_nothing() -> None:
+    traits = "Flash_bwd_kernel_traits<64, 128, 128, 8, 4, 4, 4, false, false, cutlass::bfloat16_t>"
+    events = []
+    for number, kernel in enumerate(("dot_do_o", "dq_dk_dv_loop_seqk_parallel", "convert_dq"), 1):
+        name = f"void pytorch_flash::flash_bwd_{kernel}_kernel<{traits}, false, true>(pytorch_flash::Flash_bwd_params)"
+        events += [tb.launch(number, 10 * number, 1), tb.device_item(number, 100 * number, 50, name)]
+    verdict = verdict_in(events, "fused_kernels")
+    assert "1 fused kernel in the trace, 33.3\u2009% of the device time" in verdict.explanation
+    assert [evidence.items for evidence in verdict.evidence] == [(1,)]
+
+
 def test_fused_kernels_need_device_items() -> None:
     assert verdict_in(bare("cpu_flash"), "fused_kernels").status == "not_evaluated"
 
@@ -146,6 +196,13 @@ def test_low_occupancy_is_by_design(name: str, share: str) -> None:
     assert (verdict.status, verdict.severity) == ("fired", "info")
     assert f"{share}\u2009%, by design" in verdict.explanation
     assert verdict.evidence[0].items
+
+
+def test_low_occupancy_without_its_resources_says_so() -> None:
+    occupancy = {"est. achieved occupancy %": 12}
+    item = tb.device_item(1, 10, 20, "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT", **occupancy)
+    verdict = verdict_in([tb.launch(1, 5), item], "low_occupancy")
+    assert "by design: the trace does not say its registers" in verdict.explanation
 
 
 def test_pointwise_work_is_not_judged_by_its_occupancy() -> None:
@@ -227,6 +284,12 @@ def test_dropout_without_a_backward_fires(name: str) -> None:
     assert verdict.evidence[0].operators == (1,)
     training = verdict_in([*inference, tb.operator(BACKWARD, 40, 30)], "dropout_in_inference")
     assert training.status == "clear"
+
+
+def test_a_dropout_that_draws_through_another_operator_counts_once() -> None:
+    events = [tb.operator("aten::native_dropout", 5, 20), tb.operator("aten::bernoulli_", 6, 10)]
+    verdict = verdict_in(events, "dropout_in_inference")
+    assert "1 active dropout in the trace (aten::native_dropout)" in verdict.explanation
 
 
 @pytest.mark.parametrize(("flags", "status"), [("true, false", "fired"), ("false, true", "clear")])

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from profiling.recording import Recording
-from profiling.report import analyze_recording
+from profiling.report import analyze_recording, analyze_trace
 from profiling.report_schema import RuleVerdict
 from profiling.trace.events import Problem, TraceHealth
 from tests.conftest import SampleRecording
+from tests.unit import trace_builder as tb
 
 
 def verdict_of(recording: Recording, rule: str) -> RuleVerdict:
@@ -42,13 +43,31 @@ def test_trace_health_fires_on_lost_kernels(sample_recording: SampleRecording) -
     health = TraceHealth(status="suspect", problems=(lost,), launches=3, linked_kernels=1)
     verdict = judge_health(sample_recording("flash"), health)
     assert (verdict.status, verdict.severity) == ("fired", "warning")
-    assert "3 launches, 1 device items" in verdict.explanation
+    assert "3 launches, 1 device item" in verdict.explanation
     assert "correlation 9" in verdict.evidence[0].text
 
 
 def test_unusable_trace_is_an_error(sample_recording: SampleRecording) -> None:
     health = TraceHealth(status="unusable", problems=(), launches=3, linked_kernels=0)
     assert judge_health(sample_recording("flash"), health).severity == "error"
+
+
+def test_kernels_that_start_early_are_not_to_be_recorded_again() -> None:
+    early = [tb.launch(5, 1160), tb.device_item(5, 1200, 100)]
+    overlap, lost = (
+        next(v for v in analyze_trace(tb.write([*tb.two_steps(), *more])).report.verdicts if v.rule == "trace_health")
+        for more in (early, [*early, tb.launch(9, 1066)])
+    )
+    assert (overlap.status, overlap.severity) == ("fired", "warning")
+    assert "hold something twice" in overlap.explanation
+    assert "busy time" in overlap.advice
+    assert "Record again" in lost.advice
+
+
+def test_a_trace_of_a_cycle_that_never_ran_says_how_the_schedule_works() -> None:
+    verdict = next(v for v in analyze_trace(tb.write([])).report.verdicts if v.rule == "trace_health")
+    assert (verdict.status, verdict.severity) == ("fired", "error")
+    assert "repeat=1" in verdict.advice
 
 
 def test_trace_health_without_trace_is_not_evaluated(sample_recording: SampleRecording) -> None:

@@ -101,6 +101,12 @@ def test_mask_built_once_for_several_calls_is_information() -> None:
     assert "3 attention calls a step" in once.explanation
 
 
+def test_mask_of_attention_that_no_operator_shows_is_counted_by_steps() -> None:
+    verdict = verdict_in(step(work(1, 0, 5, "aten::tril", kernel="triu_tril_kernel")), "mask_rebuilt")
+    assert (verdict.status, verdict.severity) == ("fired", "warning")
+    assert "1 mask a step built anew: 1 kernel a step" in verdict.explanation
+
+
 def test_mask_built_outside_the_steps_is_clear() -> None:
     outside = work(1, 2000, 5, "aten::tril", kernel="triu_tril_kernel")
     inside = work(2, 0, 50, "aten::scaled_dot_product_attention")
@@ -210,6 +216,24 @@ def test_copies_inside_the_math_path_are_layout_copies_and_its_casts_the_upcasts
     assert verdict_in(clone, "realign_copies").status == "clear"
     cast = step(work(1, 0, 50, *math, "aten::_to_copy", "aten::copy_", kernel="bfloat16_copy_kernel_cuda"))
     assert [verdict_in(cast, rule).status for rule in ("cast_copies", "realign_copies")] == ["clear", "clear"]
+
+
+def test_a_clone_that_nobody_but_the_caller_asks_for_is_no_layout_copy() -> None:
+    for around in ((), ("torch::autograd::AccumulateGrad",)):
+        events = work(1, 0, 50, *around, "aten::clone", "aten::copy_", kernel="direct_copy_kernel_cuda")
+        assert verdict_in(step(events), "layout_copies").status == "clear"
+
+
+def test_the_advice_names_the_in_place_form_of_what_ran() -> None:
+    events = work(1, 0, 50, "aten::index_put", "aten::clone", kernel="Memcpy DtoD", cat="gpu_memcpy")
+    advice = verdict_in(step(events), "hidden_copy").advice
+    assert "index_put_" in advice
+    assert "masked_fill_" not in advice
+
+
+def test_sdpa_that_is_not_called_by_its_own_name_is_not_said_to_be_absent() -> None:
+    compiled = verdict_in(step(work(1, 0, 50, "aten::_scaled_dot_product_cudnn_attention")), "realign_copies")
+    assert "aten::scaled_dot_product_attention was not called" in compiled.explanation
 
 
 def test_clone_that_autograd_makes_is_not_hidden_in_the_callers_code() -> None:

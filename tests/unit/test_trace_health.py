@@ -1,8 +1,9 @@
 """Each way in which a trace can mislead is found, and a sound trace is left in peace."""
 
 from profiling.trace import read_trace
-from profiling.trace.events import Trace
-from profiling.trace.health import build_health
+from profiling.trace.events import Problem, Trace
+from profiling.trace.health import CLOCK_TICK_NS, build_health
+from profiling.trace.problems import OVERLAP, TICK_OVERLAP
 from tests.unit.trace_builder import annotation, device_item, launch, operator, read, two_steps, write
 
 
@@ -68,6 +69,27 @@ def test_overlap_counts_on_one_stream_and_not_across_streams() -> None:
     same_stream = [launch(5, 1160), device_item(5, 1200, 100)]
     status, problems = found(read(*two_steps(), *same_stream))
     assert (status, problems) == ("suspect", {"overlap on one stream": 1})
+
+
+def test_an_overlap_of_one_clock_tick_is_told_and_taints_nothing() -> None:
+    def early_by(ns: int) -> Problem:
+        late = [launch(5, 1160), device_item(5, 1300, 10), launch(6, 1162), device_item(6, 1310 - ns / 1000, 20)]
+        health = build_health(read(*two_steps(), *late), 2)
+        (problem,) = health.problems
+        assert (health.status == "ok") == (problem.kind == TICK_OVERLAP)
+        return problem
+
+    assert CLOCK_TICK_NS == 32
+    assert [early_by(ns).kind for ns in (32, 33, 34)] == [TICK_OVERLAP, TICK_OVERLAP, OVERLAP]
+    assert "starts 32 ns before" in early_by(32).example
+    assert "programmatic dependent launch" not in early_by(32).example
+    assert "programmatic dependent launch" in early_by(500).example
+
+
+def test_branches_of_one_graph_on_a_stream_are_told_from_dependent_launches() -> None:
+    graph = [launch(5, 1160, name="cudaGraphLaunch"), device_item(5, 1300, 10), device_item(5, 1305, 10)]
+    (problem,) = build_health(read(*two_steps(), *graph), 2).problems
+    assert problem.example.endswith("branches of one graph")
 
 
 def test_zero_times_are_named_and_do_not_move_the_origin() -> None:

@@ -127,7 +127,7 @@ def test_an_event_without_usable_time_is_left_out_and_counted() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "starts with ''"),
+        (b"", "the file is empty;"),
         (b"PK\x03\x04", "starts with"),
         (b"<html>", "starts with '<html>'"),
         (b'{"a": 1}', 'no list "traceEvents"'),

@@ -52,6 +52,7 @@ READINGS = {
     "older_categories": "2/2 items, 2 calls, 1 operators, 1 steps, ok",
     "operator_around_the_step": "1/1 items, 1 calls, 1 operators, 1 steps, ok",
     "over_long_integers": "1/1 items, 1 calls, 0 operators, 0 steps, ok, over-long integer × 1",
+    "overlap_of_one_tick": "2/2 items, 2 calls, 0 operators, 0 steps, ok, overlap of one clock tick × 1",
     "overlap_on_one_stream": "3/3 items, 3 calls, 0 operators, 0 steps, suspect, overlap on one stream × 2",
     "plain": "1/1 items, 1 calls, 1 operators, 1 steps, ok",
     "profiler_buffer_in_step": "1/1 items, 1 calls, 1 operators, 1 steps, suspect, profiler buffer work in a step × 1",

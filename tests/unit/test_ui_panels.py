@@ -14,7 +14,7 @@ from msgspec import structs
 
 from profiling.headline import build_headline
 from profiling.recording import Failure, Recording
-from profiling.report import Analysis, analyze_recording, analyze_trace
+from profiling.report import Analysis, analyze_recording, analyze_trace, build_report
 from tests.conftest import TRACES, SampleRecording, build_sample
 from ui.components.findings import render_findings
 from ui.components.notice import render_notices
@@ -167,7 +167,7 @@ def test_cpu_run_says_so_instead_of_numbers() -> None:
     assert "wall time" in labels
     assert "device time" not in labels
     assert labels["kernels a step"].details == ("no device activity was recorded; this ran on the CPU",)
-    assert kernels.NO_DEVICE_ACTIVITY in words_of(kernels.render(view))
+    assert "No device activity was recorded; this ran on the CPU." in words_of(kernels.render(view))
     assert "aten::" in words_of(kernels.render(view))
     assert "aten::" in words_of(operators.render(view))
 
@@ -301,3 +301,15 @@ def test_latency_without_a_clock_has_no_chart() -> None:
     view = view_of(replace(build_sample("naive"), latency=Recording().latency))
     update = latency.render(view)[1]
     assert (update["value"], update["visible"]) == (None, False)
+
+
+def test_device_time_under_no_operator_is_told_so_that_the_column_adds_up() -> None:
+    view = view_of(build_sample("naive"))
+    assert "under no operator" not in words_of(str(operators.render(view)))
+    trace = view.analysis.trace
+    assert trace is not None
+    orphans = tuple(structs.replace(item, operator=None) for item in trace.device_items)
+    report = build_report(view.analysis.recording, replace(trace, device_items=orphans))
+    assert report.unattributed_device_time_ns == 3 * (view.analysis.report.device_time_per_step_ns or 0)
+    lone = replace(view, analysis=replace(view.analysis, report=report))
+    assert "of device time lies under no operator" in words_of(str(operators.render(lone)))

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from profiling.format import format_count
 from ui.markup import Markup, element, join
 
 # A kernel of a long trace has thousands of calls; a selection of the first ones is all that a screen can show.
 MAX_SELECTED = 500
+# A row takes 1.4 KB of HTML; a trace may have a hundred thousand names.
+MAX_ROWS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +41,13 @@ class Row:
     items: tuple[int, ...] = ()
 
 
-def render_table(columns: Sequence[Column], rows: Sequence[Row], *, caption: str, pin_first: bool = False) -> Markup:
-    """The table as HTML; ``caption`` names it for screen readers, ``pin_first`` keeps the first column in sight."""
+def render_table(
+    columns: Sequence[Column], rows: Sequence[Row], *, caption: str, pin_first: bool = False, left_out: int = 0
+) -> Markup:
+    """The table as HTML; ``caption`` names it for screen readers, ``pin_first`` keeps the first column in sight.
+
+    ``left_out``: how many rows there are beyond these, because a table shows ``MAX_ROWS``.
+    """
     head = element("tr", *(_heading(index, column) for index, column in enumerate(columns)))
     body = join(_row(columns, row) for row in rows)
     table = element(
@@ -49,7 +57,11 @@ def render_table(columns: Sequence[Column], rows: Sequence[Row], *, caption: str
         element("tbody", body),
         class_="data-table pinned" if pin_first else "data-table",
     )
-    return element("div", table, class_="table-scroll", tabindex=0, role="region", aria_label=caption)
+    scrolled = element("div", table, class_="table-scroll", tabindex=0, role="region", aria_label=caption)
+    if left_out <= 0:
+        return scrolled
+    note = f"The first {format_count(len(rows))} of {format_count(len(rows) + left_out)} rows; the downloads have all."
+    return join((element("p", note, class_="quiet"), scrolled))
 
 
 def number(content: Markup | str, value: float | None) -> Cell:

@@ -9,10 +9,10 @@ from ui.view import RunView
 TAINTED_PANELS = frozenset({"summary", "kernels", "operators", "timeline", "compare_traces"})
 # What each panel needs of a file; the ones that a trace alone cannot fill need more than a trace.
 NEEDS: dict[str, tuple[Topic, ...]] = {
-    "summary": ("steps", "device"),
+    "summary": ("steps", "label", "device"),
     "kernels": ("device", "steps", "properties"),
     "operators": ("operators", "steps", "shapes"),
-    "timeline": ("steps", "device"),
+    "timeline": ("steps", "label", "device"),
     "latency": ("clocks",),
     "correctness": ("values",),
     "memory": ("memory",),

@@ -10,6 +10,7 @@ from profiling.format import (
     format_count,
     format_duration,
     format_error,
+    format_items,
     format_ratio,
     format_spread,
 )
@@ -177,6 +178,7 @@ def _health(report: Report) -> Tile:
     if health is None:
         return Tile(label="trace", value=NOT_RECORDED)
     mark, tone = {"ok": ("✓", "good"), "suspect": ("▲", "warn"), "unusable": ("■", "bad")}[health.status]
-    linked = f"{format_count(health.linked_kernels)} device items linked to {format_count(health.launches)} launches"
+    launches = format_items(health.launches, "launch", "launches")
+    linked = f"{format_items(health.linked_kernels, 'device item')} linked to {launches}"
     problems = tuple(f"{problem.kind} × {format_count(problem.count)}" for problem in health.problems)
     return Tile(label="trace", value=f"{mark} {health.status}", details=(*problems, linked), tone=tone)

@@ -20,7 +20,7 @@ from profiling.format import format_count, format_duration, format_spread
 from profiling.report_schema import LatencySummary
 from ui.components.facts import render_facts
 from ui.components.names import render_name
-from ui.components.table import Cell, Column, Row, number, render_table, words
+from ui.components.table import MAX_ROWS, Cell, Column, Row, number, render_table, words
 from ui.markup import Markup, element, join
 from ui.panels.panel import html_panel
 from ui.roles import render_role
@@ -125,7 +125,13 @@ def _render_rows(comparison: Comparison) -> Markup | None:
         "section",
         element("h3", heading),
         element("p", sums),
-        render_table(COLUMNS, [_row(row) for row in comparison.rows], caption="what changed", pin_first=True),
+        render_table(
+            COLUMNS,
+            [_row(row) for row in comparison.rows[:MAX_ROWS]],
+            caption="what changed",
+            pin_first=True,
+            left_out=len(comparison.rows) - MAX_ROWS,
+        ),
         element("p", f"{steps}{NOISE_HELP}. Select a row to see the run above on the timeline.", class_="quiet"),
     )
 

@@ -25,9 +25,9 @@ def render(view: RunView) -> Markup:
 
 
 def _missing(view: RunView) -> str:
-    devices = view.analysis.trace.devices if view.analysis.trace else ()
+    devices = view.analysis.report.trace_devices
     if devices:
-        return f"The trace names its device: {', '.join(device.name for device in devices)}. Nothing else is known."
+        return f"The trace names its device: {', '.join(devices)}. Nothing else is known."
     return "The machine was not recorded."
 
 

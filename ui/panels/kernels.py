@@ -1,17 +1,17 @@
 """Kernels: every device item of the recorded steps by name, with its cost, its shape and where it came from."""
 
-from profiling.format import NOT_RECORDED, format_bytes, format_count, format_duration, format_share
+from profiling.format import NOT_RECORDED, format_bytes, format_count, format_duration, format_items, format_share
+from profiling.no_device import explain_no_device
 from profiling.report_schema import KernelSummary
 from ui.components.names import render_name
-from ui.components.table import Cell, Column, Row, number, render_table, words
+from ui.components.table import MAX_ROWS, Cell, Column, Row, number, render_table, words
 from ui.markup import Markup, element, join
 from ui.panels import operators
 from ui.panels.panel import html_panel
 from ui.roles import render_role
 from ui.view import RunView
 
-_UNSAID = "the name does not say"
-NO_DEVICE_ACTIVITY = "No device activity was recorded; this ran on the CPU."
+_UNSAID = "unknown"  # the name does not say
 COLUMNS = (
     Column(title="kernel", help="short name; hover for the whole one, copy takes the whole one"),
     Column(title="role"),
@@ -41,7 +41,7 @@ def render(view: RunView) -> Markup:
     report = view.analysis.report
     if not report.kernels:
         return element("div", _render_nothing(view), class_="att")
-    steps = f"{format_count(report.steps_recorded)} recorded steps" if report.steps_recorded else "the whole trace"
+    steps = format_items(report.steps_recorded, "recorded step") if report.steps_recorded else "the whole trace"
     return element(
         "div",
         element(
@@ -52,9 +52,10 @@ def render(view: RunView) -> Markup:
         ),
         render_table(
             COLUMNS,
-            [_row(kernel) for kernel in report.kernels],
+            [_row(kernel) for kernel in report.kernels[:MAX_ROWS]],
             caption="kernels, memory copies and memory sets",
             pin_first=True,
+            left_out=len(report.kernels) - MAX_ROWS,
         ),
         class_="att",
     )
@@ -64,8 +65,7 @@ def _render_nothing(view: RunView) -> Markup:
     report = view.analysis.report
     if view.analysis.trace is None:
         return element("p", "No trace was recorded, so there are no kernels to show.")
-    on_cpu = report.environment is None or report.environment.device == "cpu"
-    message = NO_DEVICE_ACTIVITY if on_cpu else "No device activity was recorded, though this ran on a GPU."
+    message = f"No device activity was recorded; {explain_no_device(report)}."
     return join((element("p", message, " These are the operators instead."), operators.render(view)))
 
 

@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from profiling.format import format_count, format_duration
+from profiling.format import format_count, format_duration, format_items
 from profiling.report_schema import OperatorSummary
 from profiling.trace.events import Trace
 from ui.components.names import render_name
-from ui.components.table import Cell, Column, Row, number, render_table
+from ui.components.table import MAX_ROWS, Cell, Column, Row, number, render_table
 from ui.markup import Markup, element, join
 from ui.panels.panel import html_panel
 from ui.view import RunView
@@ -16,6 +16,8 @@ COLUMNS = (
     Column(title="calls", kind="number"),
     Column(title="self CPU time", kind="number", help="host time in this operator, without the ones it calls"),
     Column(title="CPU time", kind="number", help="host time, with the ones it calls"),
+)
+DEVICE_COLUMNS = (
     Column(title="self device time", kind="number", help="device items that it launched itself"),
     Column(title="device time", kind="number", help="device items that it or an operator inside it launched"),
 )
@@ -28,33 +30,48 @@ def render(view: RunView) -> Markup:
     report = view.analysis.report
     if not report.operators:
         return element("div", element("p", "No operator was recorded inside a step."), class_="att")
-    steps = f"{format_count(report.steps_recorded)} recorded steps" if report.steps_recorded else "the whole trace"
+    steps = format_items(report.steps_recorded, "recorded step") if report.steps_recorded else "the whole trace"
+    timed = any(operator.device_time_ns is not None for operator in report.operators)
     explanation = (
         f"All calls in {steps}, summed. Total times nest: an operator holds the time of those it calls, so only the "
-        "self columns add up. CPU time includes the profiler's own cost; the un-profiled clocks are in the strip above."
+        "self columns add up. CPU time includes the profiler's own cost"
+        f"{'; the un-profiled clocks are in the strip above' if report.latency.wall else ''}."
+        f"{'' if timed else ' Device times are not recorded: the trace holds no device item.'}"
+        f"{_describe_rest(report.unattributed_device_time_ns)}"
     )
     shapes = _count_shapes(view.analysis.trace)
     rows = [
-        Row(cells=(*_cells(operator), *((_shapes(shapes.get(operator.name)),) if shapes else ())))
-        for operator in report.operators
+        Row(cells=(*_cells(operator, timed=timed), *((_shapes(shapes.get(operator.name)),) if shapes else ())))
+        for operator in report.operators[:MAX_ROWS]
     ]
-    columns = (*COLUMNS, SHAPES) if shapes else COLUMNS
+    left_out = len(report.operators) - MAX_ROWS
+    # Two columns that say nothing would push the shapes out of sight.
+    columns = (*COLUMNS, *(DEVICE_COLUMNS if timed else ()), *((SHAPES,) if shapes else ()))
     return element(
         "div",
         element("p", explanation, class_="quiet"),
-        render_table(columns, rows, caption="operators", pin_first=True),
+        render_table(columns, rows, caption="operators", pin_first=True, left_out=left_out),
         class_="att",
     )
 
 
-def _cells(operator: OperatorSummary) -> tuple[Cell, ...]:
+def _describe_rest(unattributed_ns: int | None) -> str:
+    if not unattributed_ns:
+        return ""
+    return (
+        f" {format_duration(unattributed_ns)} of device time lies under no operator, as in a replayed graph or where "
+        "the launch was not recorded; with the self device times it makes up the whole."
+    )
+
+
+def _cells(operator: OperatorSummary, *, timed: bool) -> tuple[Cell, ...]:
+    device = (operator.self_device_time_ns, operator.device_time_ns) if timed else ()
     return (
         Cell(content=render_name(operator.name, operator.name), sort_key=operator.name),
         number(format_count(operator.calls), operator.calls),
         number(format_duration(operator.self_cpu_time_ns), operator.self_cpu_time_ns),
         number(format_duration(operator.cpu_time_ns), operator.cpu_time_ns),
-        number(format_duration(operator.self_device_time_ns), operator.self_device_time_ns),
-        number(format_duration(operator.device_time_ns), operator.device_time_ns),
+        *(number(format_duration(time_ns), time_ns) for time_ns in device),
     )
 
 

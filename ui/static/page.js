@@ -75,7 +75,12 @@
     if (target.closest("#run")) closeDrawer(); // it covers the run's progress
     if (sort) sortTable(sort);
     else if (copyButton) copy(copyButton);
-    else if (show) { openTab("timeline"); select(parse(show.dataset.showItems || ""), parse(show.dataset.showOperators || "")); }
+    else if (show) {
+      openTab("timeline");
+      select(parse(show.dataset.showItems || ""), parse(show.dataset.showOperators || ""));
+      // After the tab is drawn: the link stands in the findings, often a screen above it.
+      setTimeout(() => document.querySelector("#tab-timeline .tl")?.scrollIntoView({ block: "nearest" }), 100);
+    }
     else if (open) openTab(open.dataset.openTab);
     else if (row) select(row.getAttribute("aria-selected") === "true" ? [] : parse(row.dataset.items));
   });

@@ -6,6 +6,7 @@ of them. Names, formatted numbers and roles are the same as in the tables.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import nlargest
 from typing import Any, TypeVar
 
 from profiling.format import format_bytes, format_count, format_duration, format_share
@@ -90,7 +91,7 @@ def _build_step(
             *_launch_lanes(launches, items, origin),
             *_stream_lanes(items, trace, summaries, origin),
         ],
-        "gaps": _build_gaps(report, step, origin),
+        "gaps": _build_gaps(report, step, origin, limit),
         "notes": notes,
     }
 
@@ -243,16 +244,17 @@ def _lane(title: str, kind: str, slices: list[Json]) -> Json:
     return {"title": title, "kind": kind, "rows": 1 + max(entry["row"] for entry in slices), "slices": slices}
 
 
-def _build_gaps(report: Report, step: Step | None, origin: int) -> list[Json]:
-    gaps = report.activity.gaps if report.activity else ()
+def _build_gaps(report: Report, step: Step | None, origin: int, limit: int) -> list[Json]:
+    """The longest gaps; of as many as there are kernels left out, the others are too narrow to be seen."""
+    found = [gap for gap in (report.activity.gaps if report.activity else ()) if step is None or gap.step == step.index]
+    kept = nlargest(limit // 2, found, key=lambda gap: gap.duration_ns) if len(found) > limit // 2 else found
     return [
         {
             "start_ns": gap.start_ns - origin,
             "duration_ns": gap.duration_ns,
             "text": f"{format_duration(gap.duration_ns)} without device work, before {gap.before}",
         }
-        for gap in gaps
-        if step is None or gap.step == step.index
+        for gap in sorted(kept, key=lambda gap: gap.start_ns)
     ]
 
 

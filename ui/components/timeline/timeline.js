@@ -137,7 +137,9 @@ function drawAxis(svg, height) {
   for (let ns = Math.ceil(view.from / tick) * tick; ns <= view.to; ns += tick) {
     const x = toX(ns);
     make("line", { x1: x, x2: x, y1: AXIS - 4, y2: height, class: "tl-grid" }, svg);
-    const label = make("text", { x: x + 3, y: 13, class: "tl-axis" }, svg);
+    const last = x + 64 > chart.clientWidth; // its text would be cut: it goes to the left of its line
+    const place = last ? { x: x - 3, "text-anchor": "end" } : { x: x + 3 };
+    const label = make("text", { ...place, y: 13, class: "tl-axis" }, svg);
     label.textContent = axisText(ns === 0 ? 0 : ns, tick);
   }
 }
@@ -182,6 +184,7 @@ function drawSlice(plot, slice, y, from, to) {
 }
 
 function drawMarks(plot, height) {
+  at(".tl-label-hint").hidden = !step.label;
   if (step.label) {
     for (const ns of [step.label.start_ns, step.label.start_ns + step.label.duration_ns]) {
       make("line", { x1: toX(ns), x2: toX(ns), y1: AXIS - 4, y2: height, class: "tl-label-line" }, plot);
