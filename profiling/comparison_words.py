@@ -45,6 +45,11 @@ def describe_result(comparison: Comparison) -> str:
         before_ns, after_ns = clock.before.median_ns, clock.after.median_ns
         figures = f"{format_duration(before_ns)} before, {format_duration(after_ns)} after"
         return f"Device time of one call: {figures}: {describe_change(clock.change, before_ns, after_ns)}."
+    return describe_total(comparison)
+
+
+def describe_total(comparison: Comparison) -> str:
+    """What the rows of the comparison add up to, before and after, as one sentence."""
     total = comparison.total
     if total is None:
         return "Not comparable."

@@ -22,15 +22,19 @@ def open_file(path: str, label: str = "") -> Analysis:
     """The analysis of the file at ``path``; ``label``: the record_function label around each call, empty: the default.
 
     Raises:
-        UnopenedFile: too large, not a trace or recording, or still not read when the time was up.
+        UnopenedFile: gone, too large, not a trace or recording, or still not read when the time was up.
     """
-    size = Path(path).stat().st_size
+    try:
+        size = Path(path).stat().st_size
+        data = Path(path).read_bytes() if size <= MAX_FILE_BYTES else b""
+    except OSError as error:
+        # Without the error's path, which is the server's own.
+        raise UnopenedFile(f"The file is no longer on the server ({error.strerror}); upload it again.") from error
     if size > MAX_FILE_BYTES:
         raise UnopenedFile(
             f"The file has {size / 2**20:,.0f} MB and {MAX_FILE_TEXT} are allowed; give it as .json.gz, or record "
             "fewer steps."
         )
-    data = Path(path).read_bytes()
     try:
         return run_within(READ_LIMIT_S, lambda: analyze_file(data, label.strip() or None))
     except InvalidTrace as problem:

@@ -40,6 +40,8 @@ class ReportEvents:
         """Declares the events, inside the Blocks that is being built."""
         sources, baseline = self.sources, self.report.baseline
         private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+        # Gradio's own choice drops what is chosen while the one before it is still being read, and says nothing.
+        private["trigger_mode"] = "always_last"
         outputs = [self.shown, sources.picker, *self.report.components]
         sources.picker.input(self._pick, inputs=[sources.picker, self.against], outputs=outputs, **private)
         sources.upload.upload(

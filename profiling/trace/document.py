@@ -6,13 +6,14 @@ makes it faster than decoding all of the JSON. Anything unusual, down to one val
 """
 
 import codecs
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from profiling.trace.problems import TooLarge
+from profiling.trace.problems import REPEATED_LIST, ProblemLog, TooLarge
 
 NOT_WRITTEN = Raw(b"")
 
@@ -81,10 +82,12 @@ class NoEvents(ValueError):
 _DECODE_HEAD = msgspec.json.Decoder(dict[str, Raw]).decode
 _DECODE_EVENTS = msgspec.json.Decoder(list[Event]).decode
 _UTF8_CHUNK_BYTES = 2**20
+# Inside a string the quotes would be escaped, so that this is a key, of the document or of something in it.
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:')
 
 
-def decode_document(text: bytes) -> Document:
-    """The head and the events of ``text``, which starts with a brace or a bracket.
+def decode_document(text: bytes, log: ProblemLog) -> Document:
+    """The head and the events of ``text``, which starts with a brace or a bracket. A list that is lost is counted.
 
     Raises:
         UnusualText: not JSON through and through, or with a value of an unexpected type.
@@ -110,11 +113,19 @@ def decode_document(text: bytes) -> Document:
             head = {key: msgspec.json.decode(value) for key, value in values.items()}
         except (msgspec.MsgspecError, RecursionError) as error:
             raise UnusualText(str(error)) from error
+        lists = _count_keys(text)
+        if lists > 1:
+            lists -= sum(_count_keys(value) for value in (written, *values.values()))
+        log.add(REPEATED_LIST, f"{lists} lists of events in the file; the last one was read", max(lists - 1, 0))
     try:
         events = _DECODE_EVENTS(written)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise UnusualText(str(error), head=head, events=bytes(written)) from error
     return Document(head=head, events=events, listed=len(events))
+
+
+def _count_keys(text: bytes | Raw) -> int:
+    return len(_EVENTS_KEY.findall(memoryview(text)))
 
 
 def _is_utf8(text: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Literal, TypeVar
 
 from profiling.trace.events import Annotation, DeviceItem, Operator, Problem, RuntimeCall, Trace, TraceHealth
@@ -12,6 +13,7 @@ from profiling.trace.problems import EMPTY, HARMLESS_REPAIRS, OVERLAP, TICK_OVER
 # multiple of it, but for 1 ns that the conversion to the host's clock rounds by. Two in a row may share that much.
 CLOCK_TICK_NS = 32
 _ROUNDING_NS = 1
+_STEP_ROUNDING_NS = 1000  # older traces have whole microseconds
 
 FaultT = TypeVar("FaultT", DeviceItem, RuntimeCall, Operator, Annotation, DeviceItem | RuntimeCall | Operator)
 
@@ -54,6 +56,7 @@ def _find_problems(trace: Trace, expected_steps: int | None) -> Iterator[Problem
     yield from _problem("zero timestamp", _without_time(trace), _show_any)
     yield from _problem("zero duration", [item for item in items if item.duration_ns == 0], _show)
     yield from _find_missing_steps(trace, expected_steps)
+    yield from _find_shared_steps(trace)
     yield from _find_profiler_work(trace)
     yield from _find_lost_labels(trace)
 
@@ -169,6 +172,18 @@ def _find_missing_steps(trace: Trace, expected: int | None) -> Iterator[Problem]
             count=missing,
             example=f"{len(numbers)} steps from {STEP_PREFIX}{numbers[0]} to {STEP_PREFIX}{numbers[-1]}",
         )
+
+
+def _find_shared_steps(trace: Trace) -> Iterator[Problem]:
+    """Steps that begin inside another, as in a trace merged of several ranks: what a step ran cannot be told."""
+    shared = [
+        (before, step) for before, step in pairwise(trace.steps) if before.end_ns - step.start_ns > _STEP_ROUNDING_NS
+    ]
+    if shared:
+        before, step = shared[0]
+        where = "" if before.thread == step.thread else f", on the threads {before.thread} and {step.thread}"
+        example = f"{step.name:.80} starts {before.end_ns - step.start_ns} ns before {before.name:.80} ends{where}"
+        yield Problem(kind="steps at the same time", count=len(shared), example=example)
 
 
 def _find_profiler_work(trace: Trace) -> Iterator[Problem]:

@@ -1,11 +1,12 @@
 """Bytes of a Chrome trace as PyTorch's profiler writes it -> its events by kind, in order of time.
 
 Read: complete events (``ph: X``) of operators, runtime and driver calls, kernels, copies and sets, and host labels,
-under today's category names, the capitalised ones of torch 1.8 to 1.11, and ROCm's; a document with a head or a bare
-list; plain or gzip. Left out: flow arrows (correlation says the same), counters, and the device's copies of host
-labels, which are no work. Of Python frames only the number is kept, and whether one of them made a label.
+under today's category names, the capitalised ones of torch 1.8 to 1.11, and those of ROCm and XPU; a document with a
+head or a bare list; plain or gzip. Left out: flow arrows (correlation says the same), counters, and the device's copies
+of host labels, which are no work. Of Python frames only the number is kept, and whether one of them made a label.
 """
 
+import codecs
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, Literal
 
 from profiling.trace.document import NOT_WRITTEN, Document, Event, NoEvents, UnusualText, decode_document
 from profiling.trace.problems import InvalidTrace, ProblemLog, TooLarge
-from profiling.trace.repair import expand, recover_document
+from profiling.trace.repair import GZIP_MAGIC, expand, recover_document
 from profiling.trace.times import read_time, read_times
 
 __all__ = ["InvalidTrace", "ParsedTrace", "TimedEvents", "parse_trace"]
@@ -38,6 +39,11 @@ _CATEGORIES: dict[str, EventKind] = {
     "driver": "runtime",
     "hip_runtime": "runtime",
     "hip_driver": "runtime",
+    "xpu_runtime": "runtime",
+    "xpu_driver": "runtime",
+    "mtia_runtime": "runtime",
+    "privateuse1_runtime": "runtime",
+    "privateuse1_driver": "runtime",
     "cpu_op": "operator",
     "operator": "operator",
     "user_annotation": "annotation",
@@ -50,6 +56,8 @@ _ENTERS_LABEL = re.compile(r"torch/autograd/profiler\.py\(\d+\): __enter__$")
 # Braces, of which an event has one or two. An empty event takes 3 bytes of the file and 90 of memory, so that the size
 # of the file bounds nothing; the profiler writes some 80 bytes a brace, 3.4 million of them at that limit.
 MOST_OBJECTS = 5_000_000
+# Of text with two or four bytes a character, with a byte order mark or without; no JSON has a zero byte there.
+_WIDE_STARTS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"{\0", b"[\0", b"\0{", b"\0[", b"\0\0\0{", b"\0\0\xfe\xff")
 # A clock that starts at zero gives small numbers; beside times of more than a second (in ns) a zero is a missing time.
 _MISSING_TIME_GAP_NS = 1_000_000_000
 
@@ -110,6 +118,10 @@ def parse_trace(data: bytes, log: ProblemLog) -> ParsedTrace:
 
 def _read_document(text: bytes, log: ProblemLog) -> Document:
     start = text.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if start.startswith(_WIDE_STARTS):
+        raise InvalidTrace("The file is UTF-16 or UTF-32 and a trace is UTF-8; save it as UTF-8 (without a shell's >).")
+    if start.startswith(GZIP_MAGIC):
+        raise InvalidTrace("The file is gzip inside gzip; decompress it once (gunzip) and give what comes out.")
     if start[:1] not in (b"{", b"["):
         shown = start[:20].decode("utf-8", "replace")
         what = f"starts with {shown!r}" if shown else "is empty"
@@ -117,7 +129,7 @@ def _read_document(text: bytes, log: ProblemLog) -> Document:
     if (objects := start.count(b"{")) > MOST_OBJECTS:
         raise TooLarge(f"The trace has {objects:,} JSON objects and {MOST_OBJECTS:,} are allowed; record fewer steps.")
     try:
-        return decode_document(start)
+        return decode_document(start, log)
     except NoEvents:
         raise InvalidTrace('Not a profiler trace: the JSON has no list "traceEvents"; choose another file.') from None
     except UnusualText as unusual:

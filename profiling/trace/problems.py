@@ -3,6 +3,7 @@
 from profiling.trace.events import Problem
 
 EMPTY = "no events"
+REPEATED_LIST = "repeated traceEvents"  # a key that JSON allows twice: the events of all lists but one are lost
 # Slices of one stream that share time: more than a tick of the device's clock, and at most one.
 OVERLAP = "overlap on one stream"
 TICK_OVERLAP = "overlap of one clock tick"

@@ -14,7 +14,7 @@ from typing import Any
 
 from profiling.trace.document import LONGEST_HEAD, Document, Event
 from profiling.trace.lenient import LENIENT, EventReader
-from profiling.trace.problems import HARMLESS_REPAIRS, InvalidTrace, ProblemLog, TooLarge
+from profiling.trace.problems import HARMLESS_REPAIRS, REPEATED_LIST, InvalidTrace, ProblemLog, TooLarge
 from profiling.trace.quotes import find_bare_quotes
 
 __all__ = ["HARMLESS_REPAIRS", "MAX_EXPANDED_BYTES", "InvalidTrace", "ProblemLog", "expand", "recover_document"]
@@ -25,7 +25,7 @@ __all__ = ["HARMLESS_REPAIRS", "MAX_EXPANDED_BYTES", "InvalidTrace", "ProblemLog
 MAX_EXPANDED_BYTES = 256 * 2**20
 # Of one gzip file: each costs some microseconds, and may be empty. Blocked gzip has one for 64 KiB of text.
 _MOST_MEMBERS = 65_536
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 64 * 1024
 
 _NOT_A_NUMBER = re.compile(r"(?<=[:\[,])(\s*)-?(?:nan|inf|infinity)(?=\s*[,\]}])", re.IGNORECASE)
@@ -58,7 +58,7 @@ def expand(data: bytes, log: ProblemLog) -> bytes:
         InvalidTrace: damaged from its start.
         TooLarge: larger than ``MAX_EXPANDED_BYTES``.
     """
-    if not data.startswith(_GZIP_MAGIC):
+    if not data.startswith(GZIP_MAGIC):
         if len(data) > MAX_EXPANDED_BYTES:
             raise TooLarge(_too_large())
         return data
@@ -68,10 +68,21 @@ def expand(data: bytes, log: ProblemLog) -> bytes:
     inflater = zlib.decompressobj(wbits=31)
     position = 0
     pending = b""
+    ended = False
     while pending or position < len(data):
         if not pending:
             pending = data[position : position + _CHUNK_BYTES]
             position += _CHUNK_BYTES
+        if ended:
+            # Another member may follow; zeros only fill up a block.
+            pending = pending.lstrip(b"\0")
+            if not pending:
+                continue
+            ended = False
+            inflater = zlib.decompressobj(wbits=31)
+            members += 1
+            if members > _MOST_MEMBERS:
+                raise TooLarge(f"The file has more than {_MOST_MEMBERS} gzip members; export the trace again.")
         try:
             part = inflater.decompress(pending, MAX_EXPANDED_BYTES - total + 1)
         except zlib.error as error:
@@ -86,13 +97,9 @@ def expand(data: bytes, log: ProblemLog) -> bytes:
         pending = inflater.unconsumed_tail
         if inflater.eof:
             pending = inflater.unused_data
-            if not pending and position >= len(data):
-                return b"".join(parts)
-            inflater = zlib.decompressobj(wbits=31)  # a gzip file may hold several members
-            members += 1
-            if members > _MOST_MEMBERS:
-                raise TooLarge(f"The file has more than {_MOST_MEMBERS} gzip members; export the trace again.")
-    log.add("cut-off file", f"the gzip stream ends early; {total} bytes could be read")
+            ended = True
+    if not ended:
+        log.add("cut-off file", f"the gzip stream ends early; {total} bytes could be read")
     return b"".join(parts)
 
 
@@ -130,7 +137,10 @@ def recover_document(data: bytes, log: ProblemLog) -> Document:
     recovery = _Recovery(text, log)
     end = recovery.read_events(key.end())
     if end is not None:
-        head |= _recover_object("{" + text[end:].strip().lstrip(","), "missing end", log)
+        fault = REPEATED_LIST if _EVENTS_KEY.search(text, end) else "missing end"
+        rest = _recover_object("{" + text[end:].strip().lstrip(","), fault, log)
+        log.add(REPEATED_LIST, "a second list of events; the first one was read", int("traceEvents" in rest))
+        head |= rest
     head.pop("traceEvents", None)
     return Document(head=head, events=recovery.events, listed=recovery.listed)
 

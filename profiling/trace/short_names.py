@@ -11,6 +11,8 @@ _MANGLED_ARGUMENT = re.compile(r"I(?:Li\d+E)*(?:N(?:S\d*_)?)?(?=\d)")
 _COUNTS = re.compile(r"(?:(?:\(int\))?\d+, |ck_tile::gfx\w+, )*")
 # NVIDIA's Python DSL: the module in small letters, the kernel's class, the arguments.
 _DSL = re.compile(r"^kernel_cutlass_[a-z0-9_]*([A-Z]\w*?)_object_at_")
+# cuDNN's generated engines: operation, architecture, pass and instruction; then knobs, tiles and cluster.
+_CUDNN_ENGINE = re.compile(r"^cudnn_generated\w*?_(sdpa_sm\d+(?:_\w+?)??)(?:_knob|_\d+x\d+x\d+|_cga|_kernel)")
 _RETURN_TYPE = re.compile(r"^(?:std::)?enable_if<.{1,40}?>::type ")
 # The part of an ATen kernel's template arguments that says what it does; the adapters around it do not.
 _ATEN_TEMPLATES = re.compile(r"elementwise_kernel|reduce_kernel|gpu_kernel")
@@ -30,6 +32,8 @@ def shorten_name(name: str) -> str:
         return _demangle_last(name)
     if dsl := _DSL.match(name):
         return dsl[1]
+    if engine := _CUDNN_ENGINE.match(name):
+        return f"cudnn_{engine[1]}"
     plain = name.removeprefix("void ").replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
     if returned := _RETURN_TYPE.match(plain):
         plain = plain[returned.end() :]

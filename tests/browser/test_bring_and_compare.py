@@ -136,6 +136,17 @@ def test_file_dropped_on_the_page_opens_and_two_are_refused(serve_state, visit) 
     expect(page.locator("#open-refusal")).to_have_text("")
 
 
+def test_file_opened_while_another_is_read_is_the_one_that_stays(serve_state, visit, tmp_path: Path) -> None:
+    page = visit(serve_state("recorded")).page
+    event = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 1}'
+    slow = tmp_path / "slow.json"
+    slow.write_text(f'{{"traceEvents": [{",".join([event] * 200_000)}]}}')
+    with page.expect_request("**/queue/join*"):
+        give(page, OPEN, slow)
+    give(page, OPEN, TRACES / "flash.json.gz")
+    expect(page.locator("#origin")).to_contain_text("opened from flash.json.gz", timeout=READ_MS)
+
+
 @pytest.mark.parametrize(
     ("name", "size", "words"),
     [
@@ -198,7 +209,7 @@ def test_comparison_with_the_gallery_follows_the_run_on_the_page(serve_state, vi
     vanished = panel.locator("tr", has_text="masked_fill_kernel")
     expect(vanished).to_contain_text("vanished")
     expect(panel.locator("tr", has_text="Memcpy")).to_contain_text("−256\u2009MiB")
-    panel.locator("tr", has_text="cudnn_generated").click()
+    panel.locator("tr", has_text="cudnn_sdpa").click()
     visitor.open_tab("timeline")
     expect(page.locator(".tl-slice.hot")).not_to_have_count(0)
     visitor.choose("gallery", "sdpa_math")

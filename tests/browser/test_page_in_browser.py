@@ -404,6 +404,7 @@ def test_timeline_works_by_keyboard_and_ruler(serve_state, visit) -> None:
 
 def test_evidence_opens_the_timeline(serve_state, visit) -> None:
     page = visit(serve_state("recorded")).page
+    page.locator("#findings summary", has_text="Fused kernels").click()  # a note: its evidence opens when asked for
     page.get_by_role("button", name="show on timeline").first.click()
     expect(page.locator("#tab-timeline")).to_be_visible()
     expect(page.locator(".tl-slice.hot")).not_to_have_count(0)

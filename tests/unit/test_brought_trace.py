@@ -214,6 +214,14 @@ def test_panel_asks_for_a_choice_and_then_shows_every_row() -> None:
     assert {int(i) for row in items for i in (row or "").split()} == {i.index for i in view.analysis.trace.device_items}
 
 
+def test_result_of_two_bare_traces_is_said_once() -> None:
+    naive, math = (view_of(analyze_trace((TRACES / f"{name}.json.gz").read_bytes())) for name in ("naive", "math"))
+    words = words_of(compare_traces.render(replace(naive, against=math)))
+    assert words.count("Device time of one step, as profiled") == 1
+    assert words.count("2.47× faster") == 1
+    assert "The differences below add up to \N{MINUS SIGN}1.56\u2009ms." in words
+
+
 # Limits of an upload
 
 
@@ -221,6 +229,13 @@ def write_file(folder: Path, data: bytes) -> str:
     path = folder / "trace.json"
     path.write_bytes(data)
     return str(path)
+
+
+@pytest.mark.parametrize("name", ["", "gone.json"])
+def test_a_file_that_is_gone_says_so_without_the_servers_path(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnopenedFile, match="upload it again") as problem:
+        open_file(str(tmp_path / name))
+    assert str(tmp_path) not in str(problem.value)
 
 
 def test_file_opens_as_trace_or_recording(tmp_path: Path) -> None:

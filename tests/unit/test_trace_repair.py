@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from profiling.statistics import build_activity, build_kernel_summaries, build_operator_summaries
 from profiling.trace import parse, read_trace
 from profiling.trace.document import UnusualText
-from profiling.trace.events import Trace
+from profiling.trace.events import Problem, Trace
 from profiling.trace.health import build_health
 from profiling.trace.problems import InvalidTrace
 from tests.conftest import TRACES
@@ -81,6 +81,42 @@ def test_a_cut_off_gzip_keeps_what_was_in_it() -> None:
     trace = read_trace(packed[: len(packed) // 2])
     assert {problem.kind for problem in trace.problems} == {"cut-off file"}
     assert 500 < len(trace.operators) < 1500
+
+
+@pytest.mark.parametrize("zeros", [1, 512, 100_000])
+def test_zeros_behind_a_gzip_only_fill_up_a_block(zeros: int) -> None:
+    packed = gzip.compress(WHOLE)
+    trace = read_trace(packed + bytes(zeros))
+    assert (trace.problems, trace.operators) == ((), read_trace(WHOLE).operators)
+    half = len(WHOLE) // 2
+    parts = (gzip.compress(WHOLE[:half]), gzip.compress(WHOLE[half:]))
+    assert read_trace(bytes(zeros).join(parts)).operators == trace.operators
+    for rest in (b"log line", packed[:30]):
+        assert read_trace(packed + bytes(zeros) + rest).problems != ()
+
+
+@pytest.mark.parametrize("tolerantly", [False, True])
+def test_a_second_list_of_events_is_counted_and_not_a_word_inside_an_event(*, tolerantly: bool) -> None:
+    read = read_tolerantly if tolerantly else read_trace
+    one = write([operator("first", 1, 2)])
+    trace = read(one[:-1] + b"," + one.replace(b"first", b"other")[1:])
+    name = "first" if tolerantly else "other"
+    told = "a second list of events; the first" if tolerantly else "2 lists of events in the file; the last"
+    problem = Problem(kind="repeated traceEvents", count=1, example=f"{told} one was read")
+    assert (trace.problems, [op.name for op in trace.operators]) == ((problem,), [name])
+    inside = operator("aten::a", 1, 2, args={"traceEvents": [], "key": "traceEvents"})
+    assert read(write([inside, operator("aten::b", 1, 2)])).problems == ()
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+def test_wide_text_is_named(encoding: str) -> None:
+    with pytest.raises(InvalidTrace, match="save it as UTF-8"):
+        read_trace(WHOLE.decode().encode(encoding))
+
+
+def test_gzip_inside_gzip_is_named() -> None:
+    with pytest.raises(InvalidTrace, match="gzip inside gzip"):
+        read_trace(gzip.compress(gzip.compress(WHOLE)))
 
 
 @settings(max_examples=200)

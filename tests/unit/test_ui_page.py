@@ -117,6 +117,13 @@ def test_every_endpoint_is_described(page: gr.Blocks) -> None:
         assert parameter["type"].get("type") or parameter["type"].get("oneOf")
 
 
+def test_the_last_choice_is_shown_also_while_an_earlier_one_is_read(page: gr.Blocks) -> None:
+    """Gradio's own trigger mode, once, drops a choice while the event before it is pending."""
+    choices = {fn.name: fn.trigger_mode for fn in page.fns.values()}
+    for name in ("_pick", "_open", "_relabel", "_compare", "_compare_file"):
+        assert choices[name] == "always_last"
+
+
 def test_device_work_is_one_at_a_time(page: gr.Blocks) -> None:
     on_device = [fn for fn in page.fns.values() if fn.concurrency_id == "device"]
     assert len(on_device) == 4  # a live run and three endpoints

@@ -67,6 +67,7 @@ def test_kernels_carry_the_tables_role_and_whole_record() -> None:
     for label in ("duration", "stream", "grid", "block", "registers per thread", "shared memory", "launched by"):
         assert record[label] not in ("", "not recorded")
     assert record["occupancy, as reported"] != record["occupancy, recomputed"]
+    assert record["role"] == "attention forward"
 
 
 def test_gaps_belong_to_their_step() -> None:

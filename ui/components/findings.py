@@ -32,20 +32,22 @@ def render_findings(view: RunView) -> Markup:
 
 
 def _render_fired(verdict: RuleVerdict) -> Markup:
-    mark, tone, word = _SEVERITY[verdict.severity or "info"]
+    severity = verdict.severity or "info"
+    mark, tone, word = _SEVERITY[severity]
+    said = element("span", element("span", f"{verdict.title}. ", class_="title"), verdict.explanation)
     evidence = [_render_evidence(entry) for entry in verdict.evidence]
-    return element(
-        "li",
-        element("span", mark, class_=f"mark {tone}", role="img", aria_label=word),
-        element(
-            "div",
-            element("span", f"{verdict.title}. ", class_="title"),
-            verdict.explanation,
-            element("ul", *evidence) if evidence else None,
-            element("div", f"→ {verdict.advice}") if verdict.advice else None,
-            element("div", verdict.source, class_="quiet") if verdict.source else None,
-        ),
+    basis = (
+        element("ul", *evidence) if evidence else None,
+        element("div", f"→ {verdict.advice}") if verdict.advice else None,
+        element("div", verdict.source, class_="quiet") if verdict.source else None,
     )
+    # What calls for no action keeps to one line until it is asked for: the tabs must stay in sight.
+    body = (
+        element("details", element("summary", said), *basis)
+        if severity == "info" and any(basis)
+        else element("div", said, *basis)
+    )
+    return element("li", element("span", mark, class_=f"mark {tone}", role="img", aria_label=word), body)
 
 
 def _render_evidence(evidence: Evidence) -> Markup:

@@ -9,9 +9,9 @@ from profiling.comparison_words import (
     NOISE_HELP,
     NOT_THERE,
     describe_change,
-    describe_measure,
     describe_result,
     describe_row_change,
+    describe_total,
     format_figure,
     format_signed_duration,
     row_bytes,
@@ -112,11 +112,10 @@ def _render_rows(comparison: Comparison) -> Markup | None:
     total = comparison.total
     if total is None:
         return None
-    change = describe_change(total.change, total.before_ns, total.after_ns)
-    sums = (
-        f"{describe_measure(comparison)}: {format_duration(total.before_ns)} before, {format_duration(total.after_ns)} "
-        f"after, {format_signed_duration(total.difference_ns)}: {change}. The differences below add up to this one."
-    )
+    sums = describe_total(comparison)
+    # Without un-profiled clocks it is the result, which stands above already.
+    sums = "" if sums == describe_result(comparison) else f"{sums} "
+    sums += f"The differences below add up to {format_signed_duration(total.difference_ns)}."
     steps = ""
     if comparison.basis == "step":
         steps = f"{comparison.steps_before} recorded steps before, {comparison.steps_after} after; "

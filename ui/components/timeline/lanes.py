@@ -13,6 +13,7 @@ from profiling.format import format_bytes, format_count, format_duration, format
 from profiling.report import Analysis
 from profiling.report_schema import KernelSummary, Report
 from profiling.trace.events import DeviceItem, Operator, RuntimeCall, Step, Trace
+from ui.roles import ROLE_TITLES
 
 # A browser draws about this many rectangles without a noticeable pause, and their JSON stays near 2 MB. A step with
 # more keeps its longest events and the page says so.
@@ -193,7 +194,7 @@ def _item_slice(item: DeviceItem, trace: Trace, summary: KernelSummary | None, o
     if summary is not None:
         if item.kind == "kernel":
             record.append(["occupancy, recomputed", format_share(summary.occupancy_recomputed)])
-        record.append(["role", summary.role])
+        record.append(["role", ROLE_TITLES[summary.role]])
         record.append(["what it is", summary.description])
     return _slice(
         item,
