@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 DEVICE = "device"
 # A page that stays open this long loses its downloads; a reload brings them back.
 CACHE_S = 24 * 3600
+# Through the queue: Gradio (6.31) tells a state's change only of events that went through it. Behind no run, though.
+NOTE_AGAIN: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "concurrency_limit": None}
 
 
 def build_app(record: Recorder, *, recordings_folder: Path) -> gr.Blocks:
@@ -61,6 +63,7 @@ class _Page:
             self.sources = create_sources(gallery)
             self.report: ReportView = create_report_view(self.first, gallery)
             self.events = ReportEvents(gallery, self.sources, self.report)
+            self.note_again = gr.State(0)  # its change asks for the form's notes again
             self._connect_form()
             self._connect_run()
             self.events.connect()
@@ -78,8 +81,9 @@ class _Page:
     def _connect_form(self) -> None:
         form, controls = self.form, self.form.controls
         private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "queue": False}
+        # One event for all that changes a note, so that an older answer never follows a newer one.
         gr.on(
-            [control.change for control in (form.measure_unlocks, *form.controls)],
+            [control.change for control in (self.note_again, form.measure_unlocks, *form.controls)],
             self._note_values,
             inputs=[form.measure_unlocks, *form.controls],
             outputs=self.form.notes,
@@ -122,14 +126,7 @@ class _Page:
             concurrency_id=DEVICE,
             concurrency_limit=self._limit,
         )
-        live.then(
-            self._note_values,
-            inputs=[form.measure_unlocks, *form.controls],
-            outputs=form.notes,
-            api_visibility="private",
-            show_progress="hidden",
-            queue=False,
-        )
+        live.then(_count_up, self.note_again, self.note_again, **NOTE_AGAIN)
         # In two steps, because stages that the run had sent before it was cancelled may still be on their way: the
         # second goes through the queue and so arrives behind them. Until then a new run cannot start.
         form.stop.click(
@@ -200,13 +197,7 @@ class _Page:
             outputs=[form.preset, form.preset_summary, *form.controls],
             queue=False,
             **private,
-        ).then(
-            self._note_values,
-            inputs=[form.measure_unlocks, *form.controls],
-            outputs=form.notes,
-            queue=False,
-            **private,
-        )
+        ).then(_count_up, self.note_again, self.note_again, **NOTE_AGAIN)
 
     def _ask_machine(self) -> Markup:
         # The lock and not the device's group: once the machine is known, a new visitor must not wait behind a run.
@@ -229,6 +220,10 @@ class _Page:
             class_="form-note att",
         )
         return [small.slug, note, *control_updates(small.fields())]
+
+
+def _count_up(count: int) -> int:
+    return count + 1
 
 
 def _show_waiting(shown: str) -> list[Any]:

@@ -233,6 +233,11 @@ def test_bad_value_shows_its_message_and_blocks_the_run(
     expect(page.locator("#run")).to_be_enabled()
 
 
+def test_notes_of_the_form_are_about_the_machine_once_it_is_known(serve_state, visit) -> None:
+    page = visit(serve_state("recorded")).page
+    expect(page.locator("#eligibility")).to_contain_text("By rule on NVIDIA H200")
+
+
 def test_stop_ends_the_run_and_the_next_one_starts(serve_state, visit) -> None:
     page = visit(serve_state("slow")).page
     for _ in range(2):
