@@ -46,8 +46,6 @@ from profiling.unlock_timing import measure_unlocks
 if TYPE_CHECKING:
     import torch
 
-# The tutorial's three, so that lazy set-up of the first calls stays out of every clock.
-WARMUP_CALLS = 3
 TRACE_GZIP_LEVEL = 6
 STAGES: tuple[Stage, ...] = get_args(Stage)[2:-1]  # without the queue, the machine, and what is asked for apart
 # Without one of these nothing after it can run; the others stand alone.
@@ -219,7 +217,7 @@ class _Run:
             self.recording = replace(self.recording, unlock_measurements=so_far)
 
     def _warmup(self) -> None:
-        for _ in range(WARMUP_CALLS):
+        for _ in range(timing.WARMUP_CALLS):
             self.call()
         self._synchronize()
 

@@ -23,8 +23,6 @@ from profiling.samples import Samples
 from profiling.shared_work import SharedWork
 from profiling.unlocks import UNLOCK_TRIES, Unlock, find_unlocks, is_about
 
-# As the recorder's: lazy set-up of the first calls stays out of every clock.
-WARMUP_CALLS = 3
 NOT_TRIED = "this backend is judged by rule; run it with this change to measure it"
 
 
@@ -82,7 +80,7 @@ def _run(record: UnlockMeasurement, workload: Workload, drawn: SharedWork, devic
     backend = find(workload.backend, BACKENDS, field="backend")
     inputs = build_inputs(workload, device, drawn.tensors(workload, device))
     with build_call(backend, workload, inputs) as call:
-        for _ in range(WARMUP_CALLS):
+        for _ in range(timing.WARMUP_CALLS):
             call()
         _, wall = timing.measure_host_clocks(call, device)
         device_samples = None if device == "cpu" else _device_samples(call, wall, holds_graph=backend.holds_graph)

@@ -13,7 +13,7 @@ from profiling.recorder import record, warm_up
 from profiling.recording import Recording, RunRequest, write_recording
 
 # What takes the tutorial's case with torch alone, and answers a question of its own.
-BACKENDS = (
+RECORDED = (
     "naive",
     "naive_inplace",
     "sdpa_auto",
@@ -37,7 +37,7 @@ def make_recordings(folder: Path) -> None:
     """
     if warm_up().device != "cuda":
         raise RuntimeError("recordings are made on an NVIDIA GPU; torch sees none here.")
-    workloads = tuple(parse_workload(default_fields("cuda") | {"backend": backend}) for backend in BACKENDS)
+    workloads = tuple(parse_workload(default_fields("cuda") | {"backend": backend}) for backend in RECORDED)
     for workload in workloads:  # once unkept: libraries load and cuDNN builds its plans
         _run(workload)
     folder.mkdir(parents=True, exist_ok=True)

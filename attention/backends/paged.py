@@ -5,7 +5,7 @@ cache and the table alone.
 Source: Kwon et al., 2023 (arXiv:2309.06180); torch.nn.attention.experimental._paged_attention.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -206,17 +206,9 @@ def _kernel_table_bytes(workload: Workload) -> int:
     return workload.batch_size * (widest_row(workload) + 1) * TABLE_ITEMSIZE
 
 
-def _measure_gather(workload: Workload) -> Paging:
-    extra = 2 * gathered_bytes(workload)  # written, and read again
-    return measure_paging(workload, table_bytes=_gather_table_bytes(workload), gather_extra_bytes=extra)
-
-
-def _measure_flex(workload: Workload) -> Paging:
-    return measure_paging(workload, table_bytes=_flex_table_bytes(workload), gather_extra_bytes=0)
-
-
-def _measure_triton(workload: Workload) -> Paging:
-    return measure_paging(workload, table_bytes=_kernel_table_bytes(workload), gather_extra_bytes=0)
+def _measure(count_table_bytes: Callable[[Workload], int], copies: bool, workload: Workload) -> Paging:
+    extra = 2 * gathered_bytes(workload) if copies else 0  # written, and read again
+    return measure_paging(workload, table_bytes=count_table_bytes(workload), gather_extra_bytes=extra)
 
 
 PAGED_GATHER = Backend(
@@ -227,7 +219,7 @@ PAGED_GATHER = Backend(
     check=check_gather,
     build=_build_gather,
     builds_mask=True,
-    measure_paging=_measure_gather,
+    measure_paging=partial(_measure, _gather_table_bytes, True),
     held_bytes=lambda workload: cache_bytes(workload) + _gather_table_bytes(workload) + gathered_bytes(workload),
 )
 PAGED_FLEX = Backend(
@@ -239,7 +231,7 @@ PAGED_FLEX = Backend(
     build=_build_flex,
     builds_mask=True,
     compile_mode="default",
-    measure_paging=_measure_flex,
+    measure_paging=partial(_measure, _flex_table_bytes, False),
     held_bytes=lambda workload: cache_bytes(workload) + _flex_table_bytes(workload),
 )
 PAGED_TRITON = Backend(
@@ -250,6 +242,6 @@ PAGED_TRITON = Backend(
     check=check_triton,
     build=_build_triton,
     builds_mask=True,
-    measure_paging=_measure_triton,
+    measure_paging=partial(_measure, _kernel_table_bytes, False),
     held_bytes=lambda workload: cache_bytes(workload) + _kernel_table_bytes(workload),
 )

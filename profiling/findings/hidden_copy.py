@@ -26,7 +26,7 @@ def _judge(report: Report, facts: TraceFacts) -> Outcome:
         for clone in facts.named("aten::clone")
         if clone.parent is not None
         and operators[clone.parent].name in CLONES_ITS_INPUT
-        and not (facts.is_in(clone, IN_BACKWARD))
+        and not facts.is_in(clone, IN_BACKWARD)
     ]
     names = sorted({operators[clone.parent].name for clone in clones if clone.parent is not None})
     causes, forms = ", ".join(names), ", ".join(f"{name.removeprefix('aten::')}_" for name in names)
