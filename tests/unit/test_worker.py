@@ -1,5 +1,6 @@
 """The process that owns the device: what reaches the caller when it works, stops, hangs, dies or is misused."""
 
+import io
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from attention.workload import DType, Workload
 from profiling.recording import Failure, Progress, Recording, RunRequest
 from profiling.worker import Worker
+from profiling.worker_channel import read_frame, write_frame
 
 HERE = Path(__file__).parent
 ONE = RunRequest(workloads=(Workload(backend="naive"),))
@@ -280,6 +282,15 @@ def test_only_this_projects_types_cross_the_channel(make_worker: MakeWorker) -> 
     failure = only_failure(recording)
     assert failure.kind == "crashed"
     assert "pathlib" in failure.message
+
+
+def test_enums_cross_also_where_python_would_write_a_call_of_getattr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11.0 to 3.11.3, Debian 12's among them."""
+    monkeypatch.setattr(DType, "__reduce_ex__", lambda self, protocol: (getattr, (DType, self.name)))
+    pipe = io.BytesIO()
+    write_frame(pipe, ONE)
+    pipe.seek(0)
+    assert read_frame(pipe) == ONE
 
 
 def test_warm_returns_at_once_and_the_run_waits_for_it(make_worker: MakeWorker) -> None:
